@@ -1,0 +1,182 @@
+// The C API of PACE: retain, renumber and inspect the KV cache of a llama_context.
+//
+// Words: a *resident* is a token that is in the cache now; its *rank* is its place among the residents
+// of its sequence in position order; its *cell* is the slot of the KV buffer that holds it.
+//
+// Every function that can fail returns a pace_status, and none aborts the process for something that a
+// caller can cause. After a status other than PACE_OK the cache is as it was before the call, with one
+// exception that is named at PACE_CACHE_LOST. pace_last_message() says what happened in one line.
+//
+// A pace_cache must be used by the thread that uses its llama_context; pace_abort() alone may be called
+// from any thread, also while llama_decode() runs.
+#ifndef PACE_H
+#define PACE_H
+
+#include "llama.h"
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+#    define PACE_API extern "C" LLAMA_API
+#else
+#    define PACE_API LLAMA_API
+#endif
+
+// Changes whenever a struct or the meaning of a function below changes.
+#define PACE_API_VERSION 1
+
+enum pace_status {
+    PACE_OK               = 0,
+    PACE_INVALID_ARGUMENT = 1,  // an argument is out of range or inconsistent
+    PACE_UNSUPPORTED      = 2,  // this context cannot be handled; pace_query() says why
+    PACE_MISMATCH         = 3,  // the caller was built against another version of a struct
+    PACE_STALE            = 4,  // the caller's count of residents is not the cache's
+    PACE_BUFFER_TOO_SMALL = 5,  // the result does not fit; the needed count was stored
+    PACE_SHARED_CELL      = 6,  // a cell that would change position belongs to another sequence too
+    PACE_NO_MEMORY        = 7,  // host or device memory could not be allocated
+    PACE_CACHE_LOST       = 8,  // a device failed half-way through a move: the cache has been emptied
+    PACE_INTERNAL         = 9,  // a fault of this library
+};
+
+enum pace_rows {
+    PACE_ROWS_KEY       = 0,  // keys as cached, rotated to their positions
+    PACE_ROWS_VALUE     = 1,  // values
+    PACE_ROWS_REFERENCE = 2,  // reference keys, rotated to their reference positions
+};
+
+// Where pace_fail_next() makes the next retain or renumber fail. For tests of callers.
+enum pace_fail_point {
+    PACE_FAIL_NOWHERE  = 0,
+    PACE_FAIL_PLAN     = 1,  // before anything: PACE_NO_MEMORY
+    PACE_FAIL_ALLOCATE = 2,  // at the allocation of the graph: PACE_NO_MEMORY
+    PACE_FAIL_COMPUTE  = 3,  // after the device was told to move rows: PACE_CACHE_LOST
+};
+
+// sizeof() of every struct that crosses the border, as the caller knows it.
+struct pace_sizes {
+    uint32_t pace_capabilities;
+    uint32_t pace_options;
+    uint32_t pace_resident;
+    uint32_t pace_bytes;
+    uint32_t pace_change;
+    uint32_t llama_model_params;
+    uint32_t llama_context_params;
+    uint32_t llama_batch;
+};
+
+struct pace_capabilities {
+    int32_t  supported;     // 1: every operation below works on this context
+    uint32_t n_cells;       // size of the KV buffer in cells
+    uint32_t n_layers;      // layers that have keys and values
+    uint32_t n_seq;         // sequences that the context was made for
+    uint32_t n_rot;         // dimensions of a head that RoPE turns
+    int32_t  rope_type;     // enum llama_rope_type
+    int32_t  key_type;      // enum ggml_type of the K cache
+    int32_t  value_type;    // enum ggml_type of the V cache
+    int32_t  flash_attn;    // 1: V rows are stored as rows; 0: transposed
+    uint32_t max_position;  // positions at or above this rotate by other factors than the context uses; 0: none
+    char     reason[256];   // why not, if not supported; else empty
+};
+
+struct pace_options {
+    int32_t reference_type;  // enum ggml_type: F16 or F32; -1: F16, or F32 where the K cache is wider than F16
+};
+
+struct pace_resident {
+    int32_t position;            // its key is rotated to this position now
+    int32_t cell;                // index into the KV buffer
+    int32_t token;               // token id
+    int32_t reference_position;  // its reference key is rotated to this position; -1: not captured yet
+};
+
+// Bytes as allocated.
+struct pace_bytes {
+    uint64_t keys;
+    uint64_t values;
+    uint64_t references;
+    uint64_t scratch;  // compute buffers of renumbering, allocated when first used
+};
+
+struct pace_change {
+    uint32_t n_before;    // residents of the sequence before and after
+    uint32_t n_after;
+    uint32_t n_rotated;   // keys that were rotated and stored
+    uint32_t n_moved;     // residents that went to another cell
+    uint32_t n_captured;  // references that were taken for the first time
+    uint32_t reserved;
+    int64_t  micros;      // wall time of the call
+};
+
+struct pace_cache;
+
+// A static string such as "STALE"; never NULL.
+PACE_API const char * pace_status_name(int32_t status);
+
+// What went wrong in the last failed call of this thread, in one line; never NULL.
+PACE_API const char * pace_last_message(void);
+
+// Refuses with PACE_MISMATCH and the struct's name if version or any size differs from this library's.
+PACE_API int32_t pace_handshake(uint32_t version, const struct pace_sizes * caller);
+
+// Whether the context can be handled, and if not, which property stops it. Changes nothing.
+PACE_API int32_t pace_query(const struct llama_context * ctx, struct pace_capabilities * out);
+
+// Attaches to a context and allocates the reference keys on the devices that hold the keys. The context
+// must outlive the pace_cache. Installs the context's abort callback.
+PACE_API int32_t pace_open(struct llama_context * ctx, const struct pace_options * options, struct pace_cache ** out);
+
+// NULL is allowed.
+PACE_API void pace_close(struct pace_cache * cache);
+
+// Residents of a sequence in position order. *n_out is the count, also with PACE_BUFFER_TOO_SMALL; out may
+// be NULL when capacity is 0.
+PACE_API int32_t pace_residents(const struct pace_cache * cache,
+                                llama_seq_id              seq,
+                                struct pace_resident *    out,
+                                uint32_t                  capacity,
+                                uint32_t *                n_out);
+
+PACE_API int32_t pace_bytes_held(const struct pace_cache * cache, struct pace_bytes * out);
+
+// Rows of one layer for all residents of a sequence in position order, as F32: n_residents * row floats,
+// head-major, dequantised. For PACE_ROWS_REFERENCE every resident must have been captured. layer counts the
+// layers that have a cache, from 0.
+PACE_API int32_t pace_read_rows(const struct pace_cache * cache,
+                                llama_seq_id              seq,
+                                int32_t                   rows,
+                                uint32_t                  layer,
+                                float *                   out,
+                                uint64_t                  capacity,
+                                uint64_t *                n_out);
+
+// Keeps the residents of the given ranks and evicts all others of the sequence. Positions, cells and keys
+// stay. keep: n_keep strictly increasing ranks; n_residents: how many residents the caller believes there
+// are. Metadata only. change may be NULL.
+PACE_API int32_t pace_retain(struct pace_cache *  cache,
+                             llama_seq_id         seq,
+                             const uint32_t *     keep,
+                             uint32_t             n_keep,
+                             uint32_t             n_residents,
+                             struct pace_change * change);
+
+// As pace_retain(), and then gives the kept residents the positions first_position, first_position + 1, ...
+// in their order, rotates their keys from the references to match, and moves keys, values and references
+// so that the live cells are 0 ... n - 1: one operation, all or nothing. Cells of other sequences keep
+// their positions and follow behind. Any number of renumberings leaves the keys of one rotation.
+PACE_API int32_t pace_renumber(struct pace_cache *  cache,
+                               llama_seq_id         seq,
+                               const uint32_t *     keep,
+                               uint32_t             n_keep,
+                               uint32_t             n_residents,
+                               int32_t              first_position,
+                               struct pace_change * change);
+
+// Makes a running llama_decode() of this context return 2 as soon as its backend looks (CPU: within the
+// current graph), and every later one, until pace_abort_clear(). Callable from any thread.
+PACE_API void pace_abort(struct pace_cache * cache);
+PACE_API void pace_abort_clear(struct pace_cache * cache);
+
+// Makes the next retain or renumber fail at a point, once.
+PACE_API int32_t pace_fail_next(struct pace_cache * cache, int32_t point);
+
+#endif  // PACE_H

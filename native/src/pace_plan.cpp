@@ -1,0 +1,134 @@
+#include "pace_plan.h"
+
+#include "pace_status.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+void pace_check_ranks(const pace_cache & cache,
+                      llama_seq_id       seq,
+                      const uint32_t *   keep,
+                      uint32_t           n_keep,
+                      uint32_t           n_residents) {
+    pace_check_sequence(cache, seq);
+    const size_t n_here = cache.cells().seq_pos_get(seq).size();
+    if (n_residents != n_here) {
+        pace_fail(PACE_STALE, "the caller counts %u residents, the cache %zu", n_residents, n_here);
+    }
+    if (n_keep > n_residents) {
+        pace_fail(PACE_INVALID_ARGUMENT, "%u ranks to keep of %u residents", n_keep, n_residents);
+    }
+    if (n_keep > 0 && !keep) {
+        pace_fail(PACE_INVALID_ARGUMENT, "keep is NULL");
+    }
+    for (uint32_t i = 0; i < n_keep; ++i) {
+        if (keep[i] >= n_residents || (i > 0 && keep[i] <= keep[i - 1])) {
+            pace_fail(PACE_INVALID_ARGUMENT, "ranks must increase strictly and stay under %u; number %u is %u",
+                      n_residents, i, keep[i]);
+        }
+    }
+}
+
+static pace_entry entry_of(const llama_kv_cells & cells, uint32_t cell, llama_pos new_position) {
+    return { cell, cells.pos_get(cell), new_position, cells.seq_get_all(cell), cells.ext_get(cell) };
+}
+
+// Kept residents in order, then cells of other sequences in the order of their cells.
+static void list_entries(const pace_cache & cache,
+                         llama_seq_id       seq,
+                         const uint32_t *   keep,
+                         uint32_t           n_keep,
+                         llama_pos          first_position,
+                         pace_plan &        plan) {
+    const auto & cells = cache.cells();
+
+    std::vector<uint32_t> ranked;
+    for (const auto & resident : cells.seq_pos_get(seq)) {
+        ranked.push_back(resident.second);
+    }
+    std::vector<bool> listed(cells.size(), false);
+    for (uint32_t i = 0; i < n_keep; ++i) {
+        const auto cell  = ranked[keep[i]];
+        const auto entry = entry_of(cells, cell, first_position + (llama_pos) i);
+        if (entry.new_position != entry.position && cells.seq_count(cell) > 1) {
+            pace_fail(PACE_SHARED_CELL, "the token at position %d belongs to another sequence too and would move to %d",
+                      entry.position, entry.new_position);
+        }
+        listed[cell] = true;
+        plan.entries.push_back(entry);
+    }
+    plan.n_kept = n_keep;
+    for (uint32_t cell = 0; cell < cells.size(); ++cell) {
+        if (listed[cell] || cells.is_empty(cell)) {
+            continue;
+        }
+        auto entry = entry_of(cells, cell, cells.pos_get(cell));
+        entry.sequences.reset(seq);
+        if (entry.sequences.any()) {
+            plan.entries.push_back(entry);
+        }
+    }
+}
+
+// Rows whose cell stays come first, so that the rest can be written as one view.
+static void add_rows(pace_rows_plan &              rows,
+                     const pace_plan &             plan,
+                     const std::vector<uint32_t> & stay,
+                     const std::vector<uint32_t> & move,
+                     const pace_cache &            cache) {
+    for (const auto * part : { &stay, &move }) {
+        for (const auto i : *part) {
+            const auto & entry = plan.entries[i];
+            const auto   from =
+                cache.is_captured(entry.cell) ? cache.cell_references[entry.cell].position : entry.position;
+            rows.source.push_back((int32_t) entry.cell);
+            rows.destination.push_back(i);
+            rows.delta.push_back(entry.new_position - from);
+        }
+    }
+    rows.n_stay = stay.size();
+}
+
+pace_plan pace_plan_renumber(const pace_cache & cache,
+                             llama_seq_id       seq,
+                             const uint32_t *   keep,
+                             uint32_t           n_keep,
+                             llama_pos          first_position) {
+    if (first_position < 0 || first_position > std::numeric_limits<llama_pos>::max() - (llama_pos) n_keep) {
+        pace_fail(PACE_INVALID_ARGUMENT, "first position %d with %u residents is out of range", first_position, n_keep);
+    }
+    pace_plan plan = {};
+    list_entries(cache, seq, keep, n_keep, first_position, plan);
+
+    // A key that neither moves nor turns is left alone if it is what a rotation of its reference gives:
+    // always where references are exact, else only once it was computed from its reference.
+    const bool            exact = cache.reference_is_exact();
+    std::vector<uint32_t> rotate_stay, rotate_move, capture_stay, capture_move, values_move;
+    for (uint32_t i = 0; i < plan.entries.size(); ++i) {
+        const auto & entry = plan.entries[i];
+        const bool   moves = entry.cell != i;
+        if (moves) {
+            values_move.push_back(i);
+        }
+        if (!cache.is_captured(entry.cell)) {
+            const bool lies_right = !moves && entry.new_position == entry.position && exact;
+            (lies_right ? capture_stay : capture_move).push_back(i);
+        } else if (moves) {
+            rotate_move.push_back(i);
+        } else if (entry.new_position != entry.position) {
+            rotate_stay.push_back(i);
+        }
+    }
+    if (pace_access::v_transposed(*cache.kv) && !values_move.empty()) {
+        // Columns are stored as one run of cells, from the first that changes to the last.
+        const uint32_t first = values_move.front();
+        const uint32_t last  = values_move.back();
+        values_move.resize(last - first + 1);
+        std::iota(values_move.begin(), values_move.end(), first);
+    }
+    add_rows(plan.rotate, plan, rotate_stay, rotate_move, cache);
+    add_rows(plan.capture, plan, capture_stay, capture_move, cache);
+    add_rows(plan.values, plan, {}, values_move, cache);
+    return plan;
+}

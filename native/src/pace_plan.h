@@ -1,0 +1,54 @@
+// What one retain or renumber does to each cell, worked out before anything is changed.
+#pragma once
+
+#include "pace_cache.h"
+
+#include <vector>
+
+// A live cell after the operation: cell number i of the new layout is entry i.
+struct pace_entry {
+    uint32_t                  cell;          // where it is now
+    llama_pos                 position;      // now
+    llama_pos                 new_position;  // then
+    llama_kv_cells::seq_set_t sequences;
+    llama_kv_cell_ext         ext;
+};
+
+// Cells whose rows are gathered from one tensor: `stay` first, which keep their cell, then those that move.
+struct pace_rows_plan {
+    std::vector<int32_t> source;       // cell now
+    std::vector<int64_t> destination;  // cell then
+    std::vector<int32_t> delta;        // positions to rotate by
+    size_t               n_stay = 0;
+
+    size_t size() const { return source.size(); }
+
+    size_t n_move() const { return source.size() - n_stay; }
+};
+
+struct pace_plan {
+    std::vector<pace_entry> entries;  // in the new order of cells
+    size_t                  n_kept;   // of the sequence; entries of other sequences follow
+
+    pace_rows_plan rotate;            // captured keys: rotated from their references
+    pace_rows_plan capture;           // keys without a reference: captured, and rotated where delta or cell changes
+    pace_rows_plan values;            // values that move (n_stay = 0)
+};
+
+// Checks the ranks against the cache; throws PACE_INVALID_ARGUMENT or PACE_STALE.
+void pace_check_ranks(const pace_cache & cache,
+                      llama_seq_id       seq,
+                      const uint32_t *   keep,
+                      uint32_t           n_keep,
+                      uint32_t           n_residents);
+
+// Throws PACE_SHARED_CELL and PACE_INVALID_ARGUMENT.
+pace_plan pace_plan_renumber(const pace_cache & cache,
+                             llama_seq_id       seq,
+                             const uint32_t *   keep,
+                             uint32_t           n_keep,
+                             llama_pos          first_position);
+
+// Moves and rotates rows on the devices. Throws PACE_NO_MEMORY before anything was changed, and
+// PACE_CACHE_LOST after a device failed half-way.
+void pace_move_rows(pace_cache & cache, const pace_plan & plan);

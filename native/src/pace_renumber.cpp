@@ -1,0 +1,124 @@
+// pace_retain() and pace_renumber(): validate, move rows, then rewrite the cell table.
+#include "pace_plan.h"
+#include "pace_status.h"
+
+#include <algorithm>
+
+static void rewrite_cells(pace_cache & cache, const pace_plan & plan) {
+    auto & cells = pace_access::cells(*cache.kv);
+    auto & head  = pace_access::head(*cache.kv);
+
+    std::vector<pace_cell_reference> references(cells.size());
+    for (uint32_t i = 0; i < plan.entries.size(); ++i) {
+        const auto cell = plan.entries[i].cell;
+        references[i].position =
+            cache.is_captured(cell) ? cache.cell_references[cell].position : plan.entries[i].position;
+    }
+    cells.reset();
+    for (uint32_t i = 0; i < plan.entries.size(); ++i) {
+        const auto & entry = plan.entries[i];
+        cells.pos_set(i, entry.new_position);
+        cells.ext_set(i, entry.ext);
+        for (size_t s = 0; s < entry.sequences.size(); ++s) {
+            if (entry.sequences.test(s)) {
+                cells.seq_add(i, (llama_seq_id) s);
+            }
+        }
+        references[i].stamp = cells.stamp_get(i);
+    }
+    cache.cell_references = std::move(references);
+    head                  = (uint32_t) plan.entries.size();
+}
+
+// After a device failed half-way no row can be trusted.
+static void empty_cache(pace_cache & cache) {
+    cache.kv->clear(false);
+    std::fill(cache.cell_references.begin(), cache.cell_references.end(), pace_cell_reference{});
+}
+
+static void set_change(pace_change * change, const pace_plan & plan, uint32_t n_before, int64_t start) {
+    if (change) {
+        *change            = {};
+        change->n_before   = n_before;
+        change->n_after    = (uint32_t) plan.n_kept;
+        change->n_rotated  = (uint32_t) (plan.rotate.size() + plan.capture.n_move());
+        change->n_moved    = (uint32_t) plan.values.size();
+        change->n_captured = (uint32_t) plan.capture.size();
+        change->micros     = ggml_time_us() - start;
+    }
+}
+
+int32_t pace_retain(struct pace_cache *  cache,
+                    llama_seq_id         seq,
+                    const uint32_t *     keep,
+                    uint32_t             n_keep,
+                    uint32_t             n_residents,
+                    struct pace_change * change) {
+    return pace_guard([&] {
+        const auto start = ggml_time_us();
+        if (!cache) {
+            pace_fail(PACE_INVALID_ARGUMENT, "pace_retain: cache is NULL");
+        }
+        pace_check_ranks(*cache, seq, keep, n_keep, n_residents);
+        if (cache->fails_at(PACE_FAIL_PLAN)) {
+            pace_fail(PACE_NO_MEMORY, "no memory to plan");
+        }
+        auto & cells = pace_access::cells(*cache->kv);
+        auto & head  = pace_access::head(*cache->kv);
+
+        std::vector<uint32_t> evicted;
+        uint32_t              rank = 0;
+        uint32_t              next = 0;
+        for (const auto & resident : cells.seq_pos_get(seq)) {
+            if (next < n_keep && keep[next] == rank) {
+                ++next;
+            } else {
+                evicted.push_back(resident.second);
+            }
+            ++rank;
+        }
+        for (const auto cell : evicted) {
+            if (cells.seq_rm(cell, seq)) {
+                head = std::min(head, cell);
+            }
+        }
+        pace_plan plan = {};
+        plan.n_kept    = n_keep;
+        set_change(change, plan, n_residents, start);
+    });
+}
+
+int32_t pace_renumber(struct pace_cache *  cache,
+                      llama_seq_id         seq,
+                      const uint32_t *     keep,
+                      uint32_t             n_keep,
+                      uint32_t             n_residents,
+                      int32_t              first_position,
+                      struct pace_change * change) {
+    return pace_guard([&] {
+        const auto start = ggml_time_us();
+        if (!cache) {
+            pace_fail(PACE_INVALID_ARGUMENT, "pace_renumber: cache is NULL");
+        }
+        pace_check_ranks(*cache, seq, keep, n_keep, n_residents);
+        if (cache->fails_at(PACE_FAIL_PLAN)) {
+            pace_fail(PACE_NO_MEMORY, "no memory to plan");
+        }
+        llama_synchronize(cache->ctx);
+        if (cache->kv->get_has_shift()) {
+            // Keys must be at their cells' positions before they are captured.
+            cache->ctx->memory_update(false);
+        }
+        const auto plan = pace_plan_renumber(*cache, seq, keep, n_keep, first_position);
+        try {
+            pace_move_rows(*cache, plan);
+        } catch (const pace_failure & failure) {
+            if (failure.status == PACE_CACHE_LOST) {
+                empty_cache(*cache);
+            }
+            throw;
+        }
+        rewrite_cells(*cache, plan);
+        set_change(change, plan, n_residents, start);
+    });
+}
