@@ -1,0 +1,65 @@
+"""Fixtures that every test file shares."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pace_local import Model, _native
+from pace_local.models import resolve_model
+from pace_local.testing import TinySpec, tiny_model
+
+# Tiny models gain nothing from a second thread, and lose much on a busy machine.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+REAL_MODELS = ("smollm2-135m", "qwen2.5-coder-0.5b")
+
+
+@pytest.fixture(scope="session")
+def llama() -> Any:
+    """The low-level bindings on this project's own library."""
+    return _native.llama
+
+
+@pytest.fixture(scope="session")
+def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for tiny models; each is written once a run."""
+    return tmp_path_factory.mktemp("models")
+
+
+class _Pulled(Mapping[str, Path]):
+    def __getitem__(self, name: str) -> Path:
+        if name not in REAL_MODELS:
+            raise KeyError(name)
+        return resolve_model(name).path
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(REAL_MODELS)
+
+    def __len__(self) -> int:
+        return len(REAL_MODELS)
+
+
+@pytest.fixture(scope="session")
+def small_models() -> Mapping[str, Path]:
+    """Paths of the small real models by name, fetched when first asked for."""
+    return _Pulled()
+
+
+@pytest.fixture(scope="session")
+def load_tiny(tiny_models: Path) -> Iterator[Callable[[TinySpec], Model]]:
+    """Loads a tiny model of a spec, once a run."""
+    loaded: dict[TinySpec, Model] = {}
+
+    def load(spec: TinySpec) -> Model:
+        if spec not in loaded:
+            loaded[spec] = Model.load(tiny_model(spec, tiny_models))
+        return loaded[spec]
+
+    yield load
+    for model in loaded.values():
+        model.close()
