@@ -1,0 +1,148 @@
+"""One llama_context: decodes tokens at given positions, and owns the native cache operations."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import psutil
+
+from pace_local import _native
+from pace_local.config import SessionConfig
+from pace_local.errors import CancelledError, ConfigError, ModelError, NativeError
+from pace_local.model import Model
+from pace_local.sampling import NativeSampler, Sampling
+
+N_SEQUENCES = 4
+"""Sequences of each context; they share one unified cache."""
+
+_NO_SLOT, _ABORTED = 1, 2
+
+
+class Engine:
+    """A context of a model with a fixed number of cells.
+
+    Args:
+        model: must stay open while this lives.
+        config: sizes and types.
+
+    Raises:
+        ModelError: if the model's memory cannot be managed, with the reason.
+        ConfigError: if the context cannot be made with these settings.
+    """
+
+    def __init__(self, model: Model, config: SessionConfig) -> None:
+        self._llama = llama = _native.llama
+        self.model = model
+        self.ctx: Any = None
+        self.cache: _native.NativeCache | None = None
+        threads = config.threads or psutil.cpu_count(logical=False) or 1
+        params = llama.llama_context_default_params()
+        params.n_ctx = config.n_cells
+        params.n_batch = params.n_ubatch = config.headroom
+        params.n_seq_max = N_SEQUENCES
+        params.kv_unified = True
+        params.n_outputs_max = N_SEQUENCES
+        params.n_threads = params.n_threads_batch = threads
+        params.type_k = _native.CACHE_TYPES[config.key_type]
+        params.type_v = _native.CACHE_TYPES[config.value_type]
+        params.flash_attn_type = int(config.flash_attn)
+        params.no_perf = True
+        _native.forget_complaints()
+        self.ctx = llama.llama_init_from_model(model.pointer, params)
+        if not self.ctx:
+            said = _native.last_complaint() or "no reason was given"
+            raise ConfigError(
+                f"no context of {config.n_cells} tokens for {model.name}: {said}; "
+                "lower the budget, or free memory"
+            )
+        try:
+            self.capabilities = _native.query(self.ctx)
+            if not self.capabilities.supported:
+                raise ModelError(f"{model.path.name} cannot be used: {self.capabilities.reason}")
+            self.cache = _native.NativeCache(self.ctx, config.reference_type)
+        except BaseException:
+            self.close()
+            raise
+        self.n_batch = config.headroom
+        self._batch = llama.llama_batch_init(self.n_batch, 0, 1)
+        self._tokens = np.ctypeslib.as_array(self._batch.token, (self.n_batch,))
+        self._positions = np.ctypeslib.as_array(self._batch.pos, (self.n_batch,))
+        self._wants_logits = np.ctypeslib.as_array(
+            ctypes.cast(self._batch.logits, ctypes.POINTER(ctypes.c_int8)), (self.n_batch,)
+        )
+        for i in range(self.n_batch):
+            self._batch.n_seq_id[i] = 1
+            self._batch.seq_id[i][0] = 0
+        self._memory = llama.llama_get_memory(self.ctx)
+
+    def close(self) -> None:
+        """Free the context. Safe to call twice."""
+        if self.cache is not None:
+            self.cache.close()
+            self.cache = None
+        if self.ctx is not None:
+            if hasattr(self, "_batch"):
+                self._llama.llama_batch_free(self._batch)
+                del self._batch, self._tokens, self._positions, self._wants_logits
+            self._llama.llama_free(self.ctx)
+            self.ctx = None
+
+    def decode(self, tokens: Sequence[int] | npt.NDArray[np.int32], position: int) -> None:
+        """Decode up to ``n_batch`` tokens at positions from ``position`` on; logits are those of the last.
+
+        Raises:
+            CancelledError: after :meth:`cancel`; nothing of the batch is in the cache then.
+            NativeError: ``NO_SLOT`` if too few cells are free, else ``DECODE``; likewise.
+        """
+        n = len(tokens)
+        assert 0 < n <= self.n_batch
+        self._batch.n_tokens = n
+        if n == 1:
+            self._tokens[0] = tokens[0]
+            self._positions[0] = position
+        else:
+            self._tokens[:n] = tokens
+            self._positions[:n] = np.arange(position, position + n, dtype=np.int32)
+            self._wants_logits[: n - 1] = 0
+        self._wants_logits[n - 1] = 1
+        status = self._llama.llama_decode(self.ctx, self._batch)
+        if status == 0:
+            return
+        # Upstream takes a failed batch out of the cache, except where it never came in.
+        self._llama.llama_memory_seq_rm(self._memory, 0, position, -1)
+        if status == _ABORTED:
+            raise CancelledError("cancelled while tokens were being decoded")
+        if status == _NO_SLOT:
+            raise NativeError("NO_SLOT", f"no room for {n} tokens in {self.capabilities.n_cells} cells")
+        said = _native.last_complaint()
+        raise NativeError(
+            "DECODE", f"llama_decode failed with status {status}" + (f": {said}" if said else "")
+        )
+
+    def remove_from(self, position: int) -> None:
+        """Take the tokens at and after a position out of the cache."""
+        if not self._llama.llama_memory_seq_rm(self._memory, 0, position, -1):
+            raise NativeError("REMOVE", f"cannot remove positions from {position} on")
+
+    def logits(self) -> npt.NDArray[np.float32]:
+        """A copy of the logits of the last token decoded, shape [n_vocab]."""
+        pointer = self._llama.llama_get_logits_ith(self.ctx, -1)
+        return np.array(np.ctypeslib.as_array(pointer, (self.model.shape.n_vocab,)), dtype=np.float32)
+
+    def sampler(self, sampling: Sampling) -> NativeSampler:
+        """A chain of native samplers."""
+        return NativeSampler(self.model.vocab, sampling)
+
+    def cancel(self) -> None:
+        """Stop a running decode, and refuse later ones until :meth:`resume`. From any thread."""
+        if self.cache is not None:
+            self.cache.abort()
+
+    def resume(self) -> None:
+        """Let decodes run again after :meth:`cancel`."""
+        if self.cache is not None:
+            self.cache.abort_clear()

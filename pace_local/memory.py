@@ -1,0 +1,171 @@
+"""Which residents stay: a policy's scores and the plan's reads, turned into one keep plan.
+
+:func:`plan_keep` is a pure function of its arguments and the same for every policy; that is what makes
+comparisons between policies fair. It fills the target in this order:
+
+1. sinks and pinned segments;
+2. a floor of the newest tokens, so that the text being worked on is never lost to a large plan;
+3. for policies that follow the plan, what its steps read: nearest step first, whole segments before parts;
+4. the rest by score, ties to the newer token.
+
+The role markers of a chat turn stay as long as any of its content does, and their cost is part of its price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from pace_local.policies.base import CacheView, Policy
+
+
+class Reason(IntEnum):
+    """Why a resident is kept."""
+
+    EVICTED = 0
+    SINK = 1
+    PINNED = 2
+    RECENT = 3
+    READ = 4
+    SCORE = 5
+    FRAMING = 6
+
+
+@dataclass(frozen=True)
+class Read:
+    """A segment that a step reads: its id, and how many steps away that step is."""
+
+    segment: int
+    step: int
+
+
+@dataclass(frozen=True)
+class PartialRead:
+    """A read of which only ``kept`` of ``resident`` tokens fit."""
+
+    segment: int
+    step: int
+    kept: int
+    resident: int
+
+
+@dataclass(frozen=True)
+class KeepPlan:
+    """Who stays: ``keep`` holds ranks, strictly increasing; ``reasons`` one :class:`Reason` a resident."""
+
+    keep: npt.NDArray[np.uint32]
+    reasons: npt.NDArray[np.int8]
+    over_budget: tuple[PartialRead, ...] = ()
+
+
+class _Selection:
+    """Residents chosen so far, and what is left of the target."""
+
+    def __init__(self, view: CacheView, target: int) -> None:
+        self.view = view
+        self.left = target
+        self.reasons = np.zeros(len(view), dtype=np.int8)
+        # What it costs to open a turn: its resident role markers.
+        turns, self._turn = np.unique(view.turn, return_inverse=True)
+        self._framing_cost = np.bincount(self._turn[view.framing], minlength=len(turns))
+        self._is_open = np.zeros(len(turns), dtype=bool)
+
+    def take(self, ranks: npt.NDArray[np.int64], reason: Reason, limit: int | None = None) -> int:
+        """Take content of the given ranks in that order while it fits, and return how many were taken."""
+        ranks = ranks[(self.reasons[ranks] == Reason.EVICTED) & ~self.view.framing[ranks]]
+        cost = self._cost_in_order(ranks)
+        room = self.left if limit is None else min(limit, self.left)
+        count = int(np.searchsorted(cost, room, side="right"))
+        taken = ranks[:count]
+        if count:
+            self.left -= int(cost[count - 1])
+            self.reasons[taken] = reason
+            self._is_open[self._turn[taken]] = True
+        return count
+
+    def cost(self, ranks: npt.NDArray[np.int64]) -> int:
+        """What it would take to have all of these."""
+        ranks = ranks[(self.reasons[ranks] == Reason.EVICTED) & ~self.view.framing[ranks]]
+        cost = self._cost_in_order(ranks)
+        return int(cost[-1]) if len(cost) else 0
+
+    def close(self) -> None:
+        """Add the role markers of the turns that have content."""
+        chosen = self.view.framing & self._is_open[self._turn] & (self.reasons == Reason.EVICTED)
+        self.reasons[chosen] = Reason.FRAMING
+
+    def take_framing_of(self, ranks: npt.NDArray[np.int64], reason: Reason) -> None:
+        """Take role markers themselves, as sinks or as parts of pinned segments."""
+        ranks = ranks[self.view.framing[ranks] & (self.reasons[ranks] == Reason.EVICTED)]
+        self.reasons[ranks] = reason
+        still_paid = ~self._is_open[self._turn[ranks]]
+        self.left -= int(np.count_nonzero(still_paid))
+        np.subtract.at(self._framing_cost, self._turn[ranks[still_paid]], 1)
+
+    def _cost_in_order(self, ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        turn = self._turn[ranks]
+        cost = np.ones(len(ranks), dtype=np.int64)
+        opened, first = np.unique(turn, return_index=True)
+        closed = ~self._is_open[opened]
+        cost[first[closed]] += self._framing_cost[opened[closed]]
+        return np.cumsum(cost)
+
+
+def plan_keep(
+    view: CacheView,
+    policy: Policy,
+    *,
+    target: int,
+    recent: int,
+    reads: Sequence[Read] = (),
+    pinned: frozenset[int] = frozenset(),
+) -> KeepPlan:
+    """Choose who stays.
+
+    Args:
+        view: the residents.
+        policy: scores them.
+        target: most tokens that stay.
+        recent: newest tokens that stay whatever is read.
+        reads: what the plan's steps read, nearest step first; ignored unless the policy follows the plan.
+        pinned: ids of segments that always stay.
+    """
+    n = len(view)
+    if n <= target:
+        return KeepPlan(np.arange(n, dtype=np.uint32), np.full(n, Reason.SCORE, dtype=np.int8))
+    chosen = _Selection(view, target)
+    every = np.arange(n)
+    sinks = every[: int(np.searchsorted(view.token_index, policy.sinks))]
+    for ranks, reason in ((sinks, Reason.SINK), (every[np.isin(view.segment, list(pinned))], Reason.PINNED)):
+        chosen.take_framing_of(ranks, reason)
+        chosen.take(ranks, reason)
+    chosen.take(every[::-1], Reason.RECENT, limit=recent)
+    over_budget = _take_reads(chosen, reads) if policy.reads_plan else ()
+    score = policy.score(view)
+    # A stable sort from the newest on: ties go to the newer token.
+    chosen.take(every[::-1][np.argsort(-score[::-1], kind="stable")], Reason.SCORE)
+    chosen.close()
+    keep = np.flatnonzero(chosen.reasons != Reason.EVICTED).astype(np.uint32)
+    return KeepPlan(keep, chosen.reasons, over_budget)
+
+
+def _take_reads(chosen: _Selection, reads: Sequence[Read]) -> tuple[PartialRead, ...]:
+    ranks_of = {read.segment: np.flatnonzero(chosen.view.segment == read.segment) for read in reads}
+    too_large = []
+    for read in reads:
+        ranks = ranks_of[read.segment]
+        if chosen.cost(ranks) <= chosen.left:
+            chosen.take(ranks, Reason.READ)
+        else:
+            too_large.append(read)
+    partial = []
+    for read in too_large:
+        ranks = ranks_of[read.segment]
+        chosen.take(ranks, Reason.READ)
+        kept = int(np.count_nonzero(chosen.reasons[ranks] != Reason.EVICTED))
+        partial.append(PartialRead(read.segment, read.step, kept, len(ranks)))
+    return tuple(partial)

@@ -1,0 +1,15 @@
+"""``bounded``: sinks and recent window, with positions kept below a cap.
+
+The second half of PACE alone: it decides where residents sit, and knows nothing of the plan.
+"""
+
+from __future__ import annotations
+
+from pace_local.policies.streaming import StreamingPolicy
+
+
+class BoundedPolicy(StreamingPolicy):
+    """``streaming``, renumbered before positions reach the cap."""
+
+    name = "bounded"
+    bounds_positions = True

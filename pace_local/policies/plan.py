@@ -1,0 +1,16 @@
+"""``plan``: what the coming steps read stays resident; positions grow with the session.
+
+The first half of PACE alone. What the plan's steps read is kept, nearest step first; the rest of the budget
+goes to recent tokens as in ``streaming``.
+"""
+
+from __future__ import annotations
+
+from pace_local.policies.streaming import StreamingPolicy
+
+
+class PlanPolicy(StreamingPolicy):
+    """Plan-guided retention, positions unbounded."""
+
+    name = "plan"
+    reads_plan = True

@@ -1,0 +1,142 @@
+"""Segments: named runs of tokens that make up a session, and the turns that frame them."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from pace_local.errors import ConfigError, PlanError
+
+Kind = Literal["system", "user", "file", "tool", "answer", "reasoning", "plan", "framing", "text"]
+KINDS: tuple[str, ...] = get_args(Kind)
+
+ROLE_OF_KIND = {"system": "system", "answer": "assistant", "reasoning": "assistant"}
+"""Chat role of a kind; all others are the user's."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A named run of tokens, ``start`` to ``end`` (exclusive) in token indices.
+
+    ``turn`` numbers the chat turn that it belongs to. A ``framing`` segment holds the role markers of a
+    turn; it is kept or dropped with the content of that turn.
+    """
+
+    id: int
+    name: str
+    kind: Kind
+    start: int
+    end: int
+    turn: int
+    pinned: bool = False
+
+    def __len__(self) -> int:
+        """Number of tokens."""
+        return self.end - self.start
+
+
+class SegmentTable:
+    """All segments of a session in order; they touch and cover every token.
+
+    Names are unique: a second segment of the same name gets a number behind it.
+    """
+
+    def __init__(self) -> None:
+        self._segments: list[Segment] = []
+        self._starts: list[int] = []
+        self._by_name: dict[str, int] = {}
+        self._copies: dict[str, int] = {}
+        self._pinned: frozenset[int] = frozenset()
+
+    def __len__(self) -> int:
+        """Number of segments."""
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        """In order of tokens."""
+        return iter(self._segments)
+
+    def __getitem__(self, segment_id: int) -> Segment:
+        """The segment of an id."""
+        return self._segments[segment_id]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a segment of this name."""
+        return name in self._by_name
+
+    def add(
+        self, name: str | None, kind: Kind, start: int, end: int, turn: int, *, pinned: bool = False
+    ) -> Segment:
+        """Append a segment that starts where the last one ends.
+
+        Raises:
+            ConfigError: for an unknown kind.
+        """
+        if kind not in KINDS:
+            raise ConfigError(f"segment kind {kind!r} is not one of {', '.join(KINDS)}")
+        assert start == (self._segments[-1].end if self._segments else 0)
+        assert end >= start
+        segment = Segment(
+            len(self._segments), self._unique(name or f"{kind}:{turn}"), kind, start, end, turn, pinned
+        )
+        self._segments.append(segment)
+        self._starts.append(start)
+        self._by_name[segment.name] = segment.id
+        if pinned:
+            self._pinned |= {segment.id}
+        return segment
+
+    def extend(self, segment_id: int, end: int) -> None:
+        """Move the end of the last segment."""
+        assert segment_id == len(self._segments) - 1
+        self._segments[segment_id] = dataclasses.replace(self._segments[segment_id], end=end)
+
+    def set_pinned(self, segment_id: int, pinned: bool) -> None:
+        """Mark a segment as one that always stays, or no longer."""
+        self._segments[segment_id] = dataclasses.replace(self._segments[segment_id], pinned=pinned)
+        self._pinned = (self._pinned - {segment_id}) | ({segment_id} if pinned else frozenset())
+
+    @property
+    def pinned(self) -> frozenset[int]:
+        """Ids of the segments that always stay."""
+        return self._pinned
+
+    def truncate(self, count: int) -> None:
+        """Forget all segments but the first ``count``."""
+        for segment in self._segments[count:]:
+            del self._by_name[segment.name]
+        del self._segments[count:]
+        self._pinned = frozenset(i for i in self._pinned if i < count)
+        del self._starts[count:]
+
+    def named(self, name: str) -> Segment:
+        """The segment of a name.
+
+        Raises:
+            PlanError: if there is none, with the closest names.
+        """
+        try:
+            return self._segments[self._by_name[name]]
+        except KeyError:
+            close = difflib.get_close_matches(name, self._by_name, n=3, cutoff=0.4)
+            hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+            raise PlanError(f"no segment is named {name!r}{hint}") from None
+
+    def at(self, token_index: int) -> Segment:
+        """The segment that holds a token."""
+        return self._segments[bisect.bisect_right(self._starts, token_index) - 1]
+
+    def _unique(self, name: str) -> str:
+        if name not in self._by_name:
+            return name
+        number = self._copies.get(name, 1)
+        while True:
+            number += 1
+            candidate = f"{name}#{number}"
+            if candidate not in self._by_name:
+                self._copies[name] = number
+                return candidate

@@ -1,0 +1,620 @@
+"""A session: a conversation of any length in a cache of a fixed size.
+
+:class:`Session` owns the map from token indices to cells. It reads text turn by turn, lets the model
+write, evicts by policy and plan within a hard budget, and renumbers residents before positions reach the
+cap. It is single-threaded; only :meth:`Session.cancel` may be called from elsewhere.
+"""
+
+from __future__ import annotations
+
+import codecs
+import threading
+import time
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from pace_local.config import SessionConfig
+from pace_local.engine import Engine
+from pace_local.errors import (
+    CacheLostError,
+    CancelledError,
+    ConfigError,
+    ContextFullError,
+    NativeError,
+    PaceError,
+)
+from pace_local.events import (
+    Event,
+    Evicted,
+    Finished,
+    FinishReason,
+    Progress,
+    ReadsOverBudget,
+    Rebuilt,
+    Renumbered,
+    Text,
+)
+from pace_local.memory import KeepPlan, Read, plan_keep
+from pace_local.model import Model
+from pace_local.plan import Plan
+from pace_local.policies import policy_named
+from pace_local.residents import ResidentMap
+from pace_local.sampling import Sampling
+from pace_local.segments import ROLE_OF_KIND, Kind, Segment, SegmentTable
+from pace_local.stats import Counters, TurnStats
+from pace_local.turn_stats import take_stats
+
+Listener = Callable[[Event], None]
+
+
+class Session:
+    """One conversation with a model under a fixed budget.
+
+    Args:
+        model: must stay open while the session lives.
+        config: settings; None: the defaults.
+        listener: called with every event, also those of :meth:`append`.
+        settings: fields of :class:`SessionConfig` that differ from ``config``, such as ``budget=1024``.
+
+    Raises:
+        ConfigError: if a setting is unknown or out of range.
+        ModelError: if the model's memory cannot be managed, with the reason.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        config: SessionConfig | None = None,
+        listener: Listener | None = None,
+        **settings: Any,
+    ) -> None:
+        self.config = (config or SessionConfig()).replace(**settings)
+        self.model = model
+        self.policy = policy_named(self.config.policy)
+        options = (
+            None if self.config.enable_thinking is None else {"enable_thinking": self.config.enable_thinking}
+        )
+        self._template = model.chat_template(options)
+        self.engine = Engine(model, self.config)
+        self.segments = SegmentTable()
+        self.last_keep: KeepPlan | None = None
+        self._listener = listener
+        self._plan = Plan()
+        self._tokens = array("i")
+        self._map = ResidentMap(self.engine.capabilities.n_cells)
+        self._role: str | None = None
+        self._n_turns = 0
+        self._prompt: int | None = None
+        self._pending: list[int] = []
+        self._counters = Counters()
+        self._turn_start = self._counters.copy()
+        self._turn_is_over = False
+        self._told: set[tuple[int, int, int]] = set()
+        self._lock = threading.Lock()
+        self._working = False
+        try:
+            self._check_positions()
+        except PaceError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Free the cache. Safe to call twice."""
+        self.engine.close()
+
+    def __enter__(self) -> Session:
+        """The session itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    # What a caller can see
+
+    @property
+    def session_length(self) -> int:
+        """Tokens of the session so far, resident or not."""
+        return len(self._tokens)
+
+    @property
+    def n_residents(self) -> int:
+        """Tokens in the cache now."""
+        return len(self._map)
+
+    @property
+    def residents(self) -> ResidentMap:
+        """Who is resident, and where; not to be changed."""
+        return self._map
+
+    @property
+    def next_position(self) -> int:
+        """Position of the next token."""
+        return self._map.next_position
+
+    @property
+    def bounds_positions(self) -> bool:
+        """Whether residents are renumbered before positions reach the cap."""
+        asked = self.config.bound_positions
+        return self.policy.bounds_positions if asked is None else asked
+
+    def tokens_of(self, segment: Segment) -> list[int]:
+        """Token ids of a segment, resident or not."""
+        return list(self._tokens[segment.start : segment.end])
+
+    def text_of(self, segment: Segment) -> str:
+        """Text of a segment, resident or not."""
+        return self.model.text_of(self.tokens_of(segment))
+
+    @property
+    def stats(self) -> TurnStats:
+        """Figures of the turn that is running, or of the last one."""
+        return take_stats(self, self._counters, self._turn_start)
+
+    # Plan and pins
+
+    @property
+    def plan(self) -> Plan:
+        """Steps still to do; assign a new one at any time.
+
+        Raises:
+            PlanError: on assignment, if a step reads a segment that does not exist.
+        """
+        return self._plan
+
+    @plan.setter
+    def plan(self, plan: Plan) -> None:
+        for step in plan:
+            for name in step.reads:
+                self.segments.named(name)
+        self._plan = plan
+        self._told.clear()
+
+    def step_done(self) -> None:
+        """The nearest step of the plan is done: go on to the next."""
+        self._plan = self._plan.advance()
+
+    def pin(self, name: str, pinned: bool = True) -> None:
+        """Keep a segment whatever happens, or no longer. What was evicted already does not come back.
+
+        Raises:
+            PlanError: if there is no such segment.
+            ConfigError: if pinned segments would leave no room to work in.
+        """
+        segment = self.segments.named(name)
+        if pinned and not segment.pinned:
+            self._check_pins(segment.name, len(segment))
+        self.segments.set_pinned(segment.id, pinned)
+
+    # Reading
+
+    def append(
+        self, text: str, *, name: str | None = None, kind: Kind = "user", pinned: bool | None = None
+    ) -> Segment:
+        """Read a text as one chat turn. All or nothing: if it fails, the turn is withdrawn.
+
+        Args:
+            text: any text; control tokens in it are read as plain characters.
+            name: of the segment, for plans; None: made from kind and turn.
+            kind: what it is; decides the role.
+            pinned: whether it always stays; None: if it is a system prompt.
+
+        Raises:
+            ConfigError: for an empty text, an unknown kind, or a pinned text too large for the budget.
+            CancelledError: after :meth:`cancel`.
+            ContextFullError: if the policy evicts nothing and the text does not fit.
+            NativeError: if the cache fails.
+        """
+        if not text.strip():
+            raise ConfigError(f"the text of {name or kind!r} is empty; give at least one character")
+        with self._at_work(), self._all_or_nothing():
+            self._start_turn()
+            return self._append(text, name, kind, kind == "system" if pinned is None else pinned)
+
+    def _append(self, text: str, name: str | None, kind: Kind, pinned: bool) -> Segment:
+        role = ROLE_OF_KIND.get(kind, "user")
+        frame = self._template.frame(role, first=self._role is None, previous=self._role)
+        content = self.model.tokenize(text)
+        if pinned:
+            self._check_pins(name or kind, len(content))
+        self._flush_pending()
+        opening: list[int] = []
+        if self._role is None:
+            if self.model.bos is not None and not frame.has_bos:
+                opening.append(self.model.bos)
+            if frame.implied_system:
+                opening += self.model.tokenize(frame.implied_system, special=True)
+                self._read(opening, "system", "system", turn=self._next_turn(), pinned=True)
+                opening = []
+        turn = self._next_turn()
+        opening += self.model.tokenize(frame.own_prefix, special=True)
+        self._read_framing(opening, turn)
+        segment = self._read(content, name, kind, turn=turn, pinned=pinned)
+        self._read_framing(self.model.tokenize(frame.suffix, special=True), turn)
+        self._role = role
+        if kind == "user":
+            self._prompt = segment.id
+        return segment
+
+    def _read(
+        self, tokens: Sequence[int], name: str | None, kind: Kind, *, turn: int, pinned: bool = False
+    ) -> Segment:
+        start = len(self._tokens)
+        segment = self.segments.add(name, kind, start, start, turn, pinned=pinned)
+        began = time.perf_counter()
+        for first in range(0, len(tokens), self.engine.n_batch):
+            chunk = tokens[first : first + self.engine.n_batch]
+            self._decode(chunk, segment)
+            if kind != "framing":
+                self._emit(Progress(first + len(chunk), len(tokens)))
+        self._counters.prompt_tokens += len(tokens)
+        self._counters.prompt_seconds += time.perf_counter() - began
+        return self.segments[segment.id]
+
+    def _read_framing(self, tokens: Sequence[int], turn: int) -> None:
+        if tokens:
+            self._read(tokens, None, "framing", turn=turn)
+
+    # Writing
+
+    def generate(
+        self,
+        prompt: str | None = None,
+        *,
+        name: str | None = None,
+        max_tokens: int = 512,
+        sampling: Sampling | None = None,
+        stop: Sequence[str] = (),
+    ) -> Iterator[Event]:
+        """Read a prompt, if there is one, and let the model answer; events come as they happen.
+
+        The answer becomes a segment of kind ``answer``. Leaving the loop early ends the answer there.
+
+        Args:
+            prompt: the user's turn; None: answer to what was read before.
+            name: of the answer's segment.
+            max_tokens: longest answer, in tokens.
+            sampling: None: greedy.
+            stop: texts that end the answer; they are not part of it.
+
+        Raises:
+            ConfigError: for an empty prompt or a limit below 1, before anything is read.
+            ContextFullError, NativeError: as :meth:`append`; the session can go on.
+        """
+        if max_tokens < 1:
+            raise ConfigError(f"max_tokens {max_tokens} is out of range; use 1 or more")
+        if prompt is not None and not prompt.strip():
+            raise ConfigError("the prompt is empty; ask something")
+        if prompt is None and self._role is None:
+            raise ConfigError("there is nothing to answer; give a prompt, or append a text first")
+        if "" in stop:
+            raise ConfigError("a stop text is empty; leave it out")
+        return self._generate(prompt, name, max_tokens, sampling or Sampling(), tuple(stop))
+
+    def _generate(
+        self, prompt: str | None, name: str | None, max_tokens: int, sampling: Sampling, stop: tuple[str, ...]
+    ) -> Iterator[Event]:
+        self._start_turn()
+        with self.engine.sampler(sampling) as sampler, self._at_work():
+            queue: list[Event] = []
+            self._queue = queue
+            answer = AnswerText(stop)
+            reason: FinishReason = "cancelled"
+            segment = None
+            try:
+                try:
+                    with self._all_or_nothing():
+                        if prompt is not None:
+                            self._append(prompt, None, "user", False)
+                        segment = self._open_answer(name)
+                    yield from self._drain(queue)
+                    began = time.perf_counter()
+                    for written in range(1, max_tokens + 1):
+                        token = sampler.sample(self.engine.ctx, -1)
+                        if self.model.is_end(token):
+                            reason = "stop"
+                            self._close_answer(token)
+                            break
+                        self._decode([token], segment)
+                        self._counters.generated_tokens += 1
+                        self._counters.generated_seconds += time.perf_counter() - began
+                        text, stopped = answer.add(self.model.piece(token))
+                        if text:
+                            queue.append(Text(text, written))
+                        yield from self._drain(queue)
+                        if stopped or written == max_tokens:
+                            reason = "stop" if stopped else "length"
+                            break
+                        began = time.perf_counter()
+                except CancelledError:
+                    reason = "cancelled"
+            finally:
+                self._queue = None
+                if segment is not None and not self._pending:
+                    self._close_answer(None)
+                self._turn_is_over = True
+            rest = answer.finish()
+            if rest:
+                queue.append(Text(rest, self._counters.generated_tokens - self._turn_start.generated_tokens))
+            finished = Finished(reason, answer.text, self.stats)
+            self._tell(finished)
+            yield from queue
+            yield finished
+
+    def _open_answer(self, name: str | None) -> Segment:
+        assert self._role is not None
+        self._flush_pending()
+        turn = self._next_turn()
+        self._read_framing(
+            self.model.tokenize(self._template.generation_prefix(self._role), special=True), turn
+        )
+        return self.segments.add(name, "answer", len(self._tokens), len(self._tokens), turn)
+
+    def _close_answer(self, end_token: int | None) -> None:
+        """Leave the end of the turn to be read with what comes next."""
+        closing = self._template.close_turn("assistant")
+        self._role = "assistant"
+        if end_token is None:
+            self._pending = self.model.tokenize(closing.text, special=True)
+        elif closing.end and self.model.text_of([end_token]) == closing.end:
+            self._pending = [end_token, *self.model.tokenize(closing.rest, special=True)]
+        else:
+            self._pending = self.model.tokenize(closing.text, special=True)
+
+    def _flush_pending(self) -> None:
+        if self._pending:
+            pending, turn = self._pending, self._n_turns - 1
+            self._read_framing(pending, turn)
+            self._pending = []
+
+    def cancel(self) -> None:
+        """Stop what the session is doing within one micro-batch. From any thread or signal handler."""
+        if self._working:
+            self.engine.cancel()
+
+    # The cache
+
+    def _decode(self, tokens: Sequence[int], segment: Segment) -> None:
+        """Decode up to one micro-batch of a segment; residents are within the budget before and after."""
+        n = len(tokens)
+        self._make_room(n)
+        position = self._map.next_position
+        self.engine.decode(tokens, position)
+        before = len(self._map)
+        self._map.append(
+            n, len(self._tokens), segment=segment.id, turn=segment.turn, framing=segment.kind == "framing"
+        )
+        self._tokens.extend(tokens)
+        self.segments.extend(segment.id, len(self._tokens))
+        self._counters.highest_position = max(self._counters.highest_position, position + n - 1)
+        if len(self._map) > self.config.budget:
+            try:
+                self._evict()
+            except NativeError:
+                self.engine.remove_from(position)
+                self._map.truncate(before)
+                del self._tokens[-n:]
+                self.segments.extend(segment.id, len(self._tokens))
+                raise
+        if self.config.check:
+            self.check()
+
+    def _make_room(self, n: int) -> None:
+        if not self.policy.evicts and len(self._map) + n > self.config.budget:
+            raise ContextFullError(
+                f"policy 'none' evicts nothing and the budget of {self.config.budget} tokens is full; "
+                "raise the budget or choose another policy"
+            )
+        if self.bounds_positions and self._map.next_position + n > self.config.position_cap:
+            self._renumber()
+
+    def _evict(self) -> None:
+        began = time.perf_counter()
+        n = len(self._map)
+        view = self._map.view(len(self._tokens))
+        plan = plan_keep(
+            view,
+            self.policy,
+            target=self.config.soft_budget,
+            recent=self.config.recent_tokens,
+            reads=self._reads(),
+            pinned=self.segments.pinned,
+        )
+        change = self.engine.cache.retain(plan.keep, n) if self.engine.cache else None
+        assert change is not None
+        gone = np.delete(view.segment, plan.keep)
+        ids, counts = np.unique(gone, return_counts=True)
+        self._map.keep(plan.keep)
+        self.last_keep = plan
+        seconds = time.perf_counter() - began
+        self._counters.evicted += len(gone)
+        self._counters.evictions += 1
+        self._counters.planning_seconds += seconds
+        lost = {self.segments[int(i)].name: int(count) for i, count in zip(ids, counts, strict=True)}
+        self._emit(Evicted(len(gone), len(self._map), lost, seconds))
+        for part in plan.over_budget:
+            told = (part.segment, part.step, part.kept)
+            if told not in self._told:
+                self._told.add(told)
+                self._emit(
+                    ReadsOverBudget(part.step, self.segments[part.segment].name, part.kept, part.resident)
+                )
+
+    def _renumber(self) -> None:
+        assert self.engine.cache is not None
+        n, before = len(self._map), self._map.next_position
+        began = time.perf_counter()
+        try:
+            self.engine.cache.renumber(np.arange(n, dtype=np.uint32), n)
+            self._map.renumber()
+        except CacheLostError as error:
+            self._rebuild(str(error))
+        seconds = time.perf_counter() - began
+        self._counters.renumberings += 1
+        self._counters.renumbering_seconds += seconds
+        self._emit(Renumbered(n, before, self._map.next_position, seconds))
+
+    def _rebuild(self, reason: str) -> None:
+        """Decode the residents again after a device lost the cache."""
+        tokens = np.frombuffer(self._tokens, dtype=np.int32)[self._map.token_index]
+        self._map.renumber()
+        n = len(self._map)
+        for first in range(0, n, self.engine.n_batch):
+            try:
+                self.engine.decode(tokens[first : first + self.engine.n_batch], first)
+            except PaceError:
+                self._map.truncate(first)
+                raise
+        self._emit(Rebuilt(n, reason))
+
+    def _reads(self) -> list[Read]:
+        reads = []
+        if self._prompt is not None:
+            # What the user asks for last is read by the current step, whatever the plan says.
+            reads.append(Read(self._prompt, 0))
+        for name, step in sorted(self._plan.next_use().items(), key=lambda use: use[1]):
+            segment = self.segments.named(name)
+            if segment.id != self._prompt:
+                reads.append(Read(segment.id, step))
+        return reads
+
+    # Keeping order
+
+    def check(self) -> None:
+        """Compare the map with the native cache and check every invariant.
+
+        Raises:
+            AssertionError: a fault of this package.
+        """
+        assert self.engine.cache is not None
+        native, own = self.engine.cache.residents(), self._map
+        assert len(native) == len(own), f"{len(native)} native residents, {len(own)} in the map"
+        assert len(own) <= self.config.budget, f"{len(own)} residents over the budget"
+        assert np.array_equal(native["position"], own.position), "positions differ"
+        tokens = np.frombuffer(self._tokens, dtype=np.int32)[own.token_index] if len(own) else np.empty(0)
+        assert np.array_equal(native["token"], tokens), "tokens differ"
+        assert np.all(np.diff(own.position) > 0), "positions do not increase"
+        assert np.all(np.diff(own.token_index) > 0), "token indices do not increase"
+        if self.bounds_positions and len(own):
+            assert own.position[-1] < self.config.position_cap, "a position reached the cap"
+        assert len(np.unique(native["cell"])) == len(native), "two residents in one cell"
+
+    def _check_positions(self) -> None:
+        limit = self.engine.capabilities.max_position
+        if limit and (not self.bounds_positions or self.config.position_cap > limit):
+            raise ConfigError(
+                f"{self.model.name} changes its RoPE factors at position {limit}; "
+                f"use a policy that bounds positions, with a cap of at most {limit}"
+            )
+
+    def _check_pins(self, name: str, tokens: int) -> None:
+        held = sum(len(self.segments[i]) for i in self.segments.pinned)
+        room = self.config.soft_budget - self.config.recent_tokens - self.policy.sinks
+        if held + tokens > room:
+            raise ConfigError(
+                f"{name!r} has {tokens} tokens, pinned segments {held}, and at most {room} can be pinned "
+                f"in a budget of {self.config.budget}; pin less or raise the budget"
+            )
+
+    def _start_turn(self) -> None:
+        if self._turn_is_over:
+            self._turn_start = self._counters.copy()
+            self._turn_is_over = False
+
+    def _next_turn(self) -> int:
+        self._n_turns += 1
+        return self._n_turns - 1
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        with self._lock:
+            if self._working:
+                raise ConfigError("the session is busy: finish or close the running generation first")
+            self.engine.resume()
+            self._working = True
+        try:
+            yield
+        finally:
+            self._working = False
+            self.engine.resume()
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Withdraw all tokens that were read inside, if it fails. Evictions made for them stay."""
+        tokens, segments, turns = len(self._tokens), len(self.segments), self._n_turns
+        role, prompt, pending = self._role, self._prompt, self._pending
+        try:
+            yield
+        except BaseException:
+            rank = self._map.rank_of_index(tokens)
+            if rank < len(self._map):
+                self.engine.remove_from(int(self._map.position[rank]))
+                self._map.truncate(rank)
+            del self._tokens[tokens:]
+            self.segments.truncate(segments)
+            self._n_turns, self._role, self._prompt, self._pending = turns, role, prompt, pending
+            raise
+
+    # Events
+
+    _queue: list[Event] | None = None
+
+    def _emit(self, event: Event) -> None:
+        if self._queue is not None:
+            self._queue.append(event)
+        else:
+            self._tell(event)
+
+    def _tell(self, event: Event) -> None:
+        if self._listener is not None:
+            self._listener(event)
+
+    def _drain(self, queue: list[Event]) -> Iterator[Event]:
+        for event in queue:
+            self._tell(event)
+            yield event
+        queue.clear()
+
+
+class AnswerText:
+    """Bytes of tokens, put together as text; holds back what may be the start of a stop text."""
+
+    def __init__(self, stop: Sequence[str]) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._stop = stop
+        self._held = ""
+        self.text = ""
+
+    def add(self, piece: bytes) -> tuple[str, bool]:
+        """New text that is certain to belong to the answer, and whether a stop text was found."""
+        self._held += self._decoder.decode(piece)
+        found = [at for at in (self._held.find(stop) for stop in self._stop) if at >= 0]
+        if found:
+            return self._release(min(found), forget=True), True
+        kept = max((self._overlap(stop) for stop in self._stop), default=0)
+        return self._release(len(self._held) - kept), False
+
+    def finish(self) -> str:
+        """What was held back, once no more comes."""
+        self._held += self._decoder.decode(b"", final=True)
+        return self._release(len(self._held))
+
+    def _release(self, count: int, *, forget: bool = False) -> str:
+        text, self._held = self._held[:count], "" if forget else self._held[count:]
+        self.text += text
+        return text
+
+    def _overlap(self, stop: str) -> int:
+        """Longest end of the held text that a stop text begins with."""
+        for length in range(min(len(stop) - 1, len(self._held)), 0, -1):
+            if self._held.endswith(stop[:length]):
+                return length
+        return 0

@@ -1,0 +1,59 @@
+"""Takes the figures of :class:`~pace_local.stats.TurnStats` from a running session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import psutil
+
+from pace_local import _native
+from pace_local.stats import Counters, ReadStats, TurnStats
+
+if TYPE_CHECKING:
+    from pace_local.session import Session
+
+
+def take_stats(session: Session, now: Counters, start: Counters) -> TurnStats:
+    """Figures of a session; counts since ``start`` are those of the turn."""
+    cache = session.engine.cache
+    held = cache.bytes_held() if cache else _native.BytesHeld(0, 0, 0, 0)
+    return TurnStats(
+        policy=session.policy.name,
+        session_tokens=session.session_length,
+        residents=session.n_residents,
+        budget=session.config.budget,
+        next_position=session.next_position,
+        position_cap=session.config.position_cap if session.bounds_positions else None,
+        highest_position=now.highest_position,
+        evicted=now.evicted - start.evicted,
+        evictions=now.evictions - start.evictions,
+        renumberings=now.renumberings - start.renumberings,
+        evicted_in_session=now.evicted,
+        renumberings_in_session=now.renumberings,
+        prompt_tokens=now.prompt_tokens - start.prompt_tokens,
+        prompt_seconds=now.prompt_seconds - start.prompt_seconds,
+        generated_tokens=now.generated_tokens - start.generated_tokens,
+        generated_seconds=now.generated_seconds - start.generated_seconds,
+        planning_seconds=now.planning_seconds - start.planning_seconds,
+        renumbering_seconds=now.renumbering_seconds - start.renumbering_seconds,
+        reads=tuple(_read_stats(session, name, step) for name, step in session.plan.next_use().items()),
+        key_bytes=held.keys,
+        value_bytes=held.values,
+        reference_bytes=held.references,
+        scratch_bytes=held.scratch,
+        host_bytes=psutil.Process().memory_info().rss,
+        device_bytes={
+            device.name: device.total - device.free for device in _native.devices() if device.kind != "cpu"
+        },
+    )
+
+
+def _read_stats(session: Session, name: str, step: int) -> ReadStats:
+    segment = session.segments.named(name)
+    positions = session.residents.position[session.residents.segment == segment.id]
+    nearest = farthest = None
+    if len(positions):
+        nearest = session.next_position - int(np.max(positions))
+        farthest = session.next_position - int(np.min(positions))
+    return ReadStats(name, step, len(segment), len(positions), nearest, farthest)
