@@ -1,0 +1,185 @@
+"""``pace doctor``: is everything in place, what will fit, and does a renumbering work here?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+
+from pace_local import __version__, _native
+from pace_local.config import SessionConfig
+from pace_local.errors import PaceError
+from pace_local.models import (
+    REGISTRY,
+    KvShape,
+    Store,
+    available_memory,
+    find_model,
+    format_bytes,
+    inspect_gguf,
+    selected_model,
+)
+from pace_local.self_test import run_self_test
+from pace_local.terminal import accelerators
+
+_OK, _BAD = "ok", "FAILED"
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the action ``doctor``."""
+    parser = commands.add_parser(
+        "doctor",
+        help="check the installation, and what will fit into memory",
+        description="Checks the native library with a renumbering, and works out what the model will need.",
+    )
+    parser.set_defaults(handler=doctor)
+    parser.add_argument("--model", metavar="NAME", help="a name of `pace models list`, or a GGUF's path")
+    parser.add_argument(
+        "--budget", type=int, default=SessionConfig().budget, metavar="TOKENS", help="default %(default)s"
+    )
+    parser.add_argument(
+        "--headroom", type=int, default=SessionConfig().headroom, metavar="TOKENS", help="default %(default)s"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    """Run the action; 0 if all is well, 1 if a check failed."""
+    config = SessionConfig(
+        budget=arguments.budget,
+        headroom=arguments.headroom,
+        position_cap=max(SessionConfig().position_cap, arguments.budget + arguments.headroom),
+    )
+    sections: dict[str, Callable[[], dict[str, Any]]] = {
+        "build": _build,
+        "machine": _machine,
+        "model": lambda: _model(arguments.model),
+        "memory": lambda: _memory(arguments.model, config),
+        "self-test": _self_test,
+    }
+    report: dict[str, Any] = {}
+    passed = True
+    for name, examine in sections.items():
+        try:
+            facts = examine()
+            facts.setdefault("status", _OK)
+        except PaceError as error:
+            facts = {"status": _BAD, "problem": str(error)}
+        passed = passed and facts["status"] == _OK
+        report[name] = facts
+        if not arguments.json:
+            _print(name, facts)
+    if arguments.json:
+        print(json.dumps({"ok": passed, **report}, ensure_ascii=False, indent=1))
+    return 0 if passed else 1
+
+
+def _print(name: str, facts: dict[str, Any]) -> None:
+    print(f"{name}: {facts['status']}")
+    for key, value in facts.items():
+        if key != "status":
+            shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+            print(f"  {key.replace('_', ' ')}: {shown}")
+    sys.stdout.flush()
+
+
+def _build() -> dict[str, Any]:
+    build = _native.read_build()
+    lacking = _native.missing_instruction_sets(build)
+    facts = build.facts
+    result: dict[str, Any] = {
+        "pace": __version__,
+        "llama_cpp_python": facts.get("llama_cpp_python", "unknown"),
+        "patch": facts.get("patch", "unknown"),
+        "instruction_sets": build.isa,
+        "backends": facts.get("backends", []),
+        "compiler": facts.get("compiler", "unknown"),
+    }
+    advertised = (_native.cpu_flags() or set()) & {"amx_tile", "amx_int8"}
+    if advertised and not set(build.isa) & {"amx_tile", "amx_int8"}:
+        result["note"] = "this CPU advertises AMX, and a probe at build time could not run it; it is off"
+    if lacking:
+        result["problem"] = f"this CPU lacks {', '.join(lacking)}; run scripts/pace to build the library anew"
+        result["status"] = _BAD
+    return result
+
+
+def _machine() -> dict[str, Any]:
+    memory = psutil.virtual_memory()
+    return {
+        "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+        "cores": f"{psutil.cpu_count(logical=False) or '?'} physical, {os.cpu_count()} logical",
+        "memory": f"{format_bytes(memory.available)} free of {format_bytes(memory.total)}",
+        "devices": [
+            f"{device.name} ({device.description.strip()}, {format_bytes(device.total)})"
+            for device in _native.devices()
+        ],
+    }
+
+
+def _model(flag: str | None) -> dict[str, Any]:
+    choice = selected_model(flag, accelerators(), available_memory())
+    result: dict[str, Any] = {"chosen": choice.reason}
+    info = REGISTRY.get(choice.reference)
+    if info is not None and not Store().present(info):
+        return result | {
+            "file": f"not here yet; `pace models pull {info.name}` fetches {format_bytes(info.size_bytes)}"
+        }
+    header = inspect_gguf(find_model(choice.reference))
+    return result | {
+        "file": str(header.path),
+        "architecture": header.architecture,
+        "size": format_bytes(header.size_bytes),
+        "trained_context": header.context_length or "unknown",
+    }
+
+
+def _memory(flag: str | None, config: SessionConfig) -> dict[str, Any]:
+    choice = selected_model(flag, accelerators(), available_memory())
+    info = REGISTRY.get(choice.reference)
+    shape: KvShape | None
+    if info is not None:
+        weights, shape = info.size_bytes, info.kv
+    else:
+        header = inspect_gguf(find_model(choice.reference))
+        weights, shape = header.size_bytes, header.kv
+    if shape is None:
+        return {
+            "weights": format_bytes(weights),
+            "note": "the cache's shape differs by layer; it is known once loaded",
+        }
+    token = shape.key_bytes()
+    keys = values = references = token * config.n_cells
+    total = weights + keys + values + references
+    spare = max([available_memory(), *(device.usable_bytes for device in accelerators())])
+    result: dict[str, Any] = {
+        "cells": f"budget {config.budget:,} + headroom {config.headroom:,} = {config.n_cells:,} tokens",
+        "weights": format_bytes(weights),
+        "keys_and_values": f"{format_bytes(keys + values)} ({2 * token:,} bytes a token, F16)",
+        "references": format_bytes(references),
+        "all_together": f"{format_bytes(total)}, of {format_bytes(spare)} that can be had",
+        "unbounded_cache_would_take": f"{format_bytes(2 * token * 1_000_000)} at a million tokens",
+    }
+    if total > spare:
+        result["status"] = _BAD
+        result["problem"] = "weights and cache do not fit; choose a smaller model"
+    return result
+
+
+def _self_test() -> dict[str, Any]:
+    test = run_self_test()
+    result: dict[str, Any] = {
+        "renumbered": f"{test.residents} residents, {test.renumberings} times, on a tiny random model",
+        "keys": f"within {test.largest_difference:.2f} of the rounding error that is allowed",
+        "values": "bit for bit as before" if test.values_kept else "CHANGED",
+    }
+    if not test.passed:
+        result["status"] = _BAD
+        result["problem"] = "the native library computes wrong results here; build it anew and report this"
+    return result

@@ -1,0 +1,144 @@
+"""What commands share: choosing a model, a line of progress, stopping on request."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TypeVar
+
+from pace_local import _native
+from pace_local.errors import CancelledError, PaceError, TimeLimitError
+from pace_local.models import (
+    Device,
+    ProgressLine,
+    ResolvedModel,
+    available_memory,
+    resolve_model,
+    selected_model,
+)
+
+T = TypeVar("T")
+
+
+def accelerators() -> list[Device]:
+    """Devices other than the CPU that the native library can use here."""
+    return [
+        Device(device.name, device.total, unified=device.kind == "integrated gpu")
+        for device in _native.devices()
+        if device.kind in ("gpu", "integrated gpu") and device.total
+    ]
+
+
+def say(line: str) -> None:
+    """One line for a person, on stderr."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def prepare_model(flag: str | None, *, quiet: bool = False) -> ResolvedModel:
+    """Choose a model, say which and why, and fetch it if it is not here.
+
+    Raises:
+        ModelError, StorageError, ConfigError: if that fails.
+    """
+    choice = selected_model(flag, accelerators() if not flag else [], available_memory())
+    line = ProgressLine()
+    tell = (lambda _line: None) if quiet else line.say
+    tell(f"model: {choice.reason}")
+    try:
+        return resolve_model(choice.reference, progress=line, say=tell)
+    finally:
+        line.close()
+
+
+class Stop:
+    """A request to stop, from Ctrl-C or a time limit, that running work looks at."""
+
+    def __init__(self) -> None:
+        self._reason: PaceError | None = None
+        self._actions: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+
+    def request(self, reason: PaceError) -> None:
+        """Ask to stop; the first reason counts."""
+        with self._lock:
+            if self._reason is None:
+                self._reason = reason
+            actions = list(self._actions)
+        for action in actions:
+            action()
+
+    @property
+    def reason(self) -> PaceError | None:
+        """Why to stop, if anybody asked."""
+        return self._reason
+
+    def raise_if_asked(self) -> None:
+        """Raise the reason, if anybody asked to stop."""
+        if self._reason is not None:
+            raise self._reason
+
+    @contextmanager
+    def calling(self, action: Callable[[], None]) -> Iterator[None]:
+        """While inside, a request also calls an action, from another thread."""
+        with self._lock:
+            self._actions.append(action)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._actions.remove(action)
+
+
+def run_stoppable(work: Callable[[Stop], T], seconds: float | None = None) -> T:
+    """Run work in a thread, so that Ctrl-C reaches it while native code runs.
+
+    The first Ctrl-C, or the time limit, asks it to stop; a second Ctrl-C ends the process at once.
+
+    Raises:
+        CancelledError, TimeLimitError: if it was stopped.
+        Whatever the work raises.
+    """
+    stop = Stop()
+    result: list[T] = []
+    failure: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            result.append(work(stop))
+        except BaseException as error:  # to be raised in the main thread
+            failure.append(error)
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        if stop.reason is not None:
+            os._exit(CancelledError.exit_code)
+        stop.request(CancelledError("cancelled"))
+
+    thread = threading.Thread(target=body, name="work", daemon=True)
+    timer = None
+    before = signal.signal(signal.SIGINT, interrupt)
+    before_term = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        if seconds is not None:
+            reason = TimeLimitError(f"the time limit of {seconds:g} s was reached")
+            timer = threading.Timer(seconds, stop.request, [reason])
+            timer.daemon = True
+            timer.start()
+        thread.start()
+        while thread.is_alive():
+            thread.join(0.2)
+    finally:
+        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGTERM, before_term)
+        if timer is not None:
+            timer.cancel()
+    if failure:
+        if stop.reason is not None and isinstance(failure[0], CancelledError):
+            raise stop.reason
+        raise failure[0]
+    stop.raise_if_asked()
+    return result[0]
