@@ -46,6 +46,9 @@ CACHE_TYPES = {"f32": 0, "f16": 1, "q8_0": 8, "bf16": 30}
 _CPU_FLAGS = {"sse42": "sse4_2", "avx512": "avx512f", "avx512_vbmi": "avx512vbmi"}
 """Instruction set as the build names it -> flag as Linux names it, where they differ."""
 
+_LIBRARY = "*llama.[sd]*"
+"""The library's file name on any system: .so, .dylib or .dll, and no licence."""
+
 
 class Capabilities(ctypes.Structure):
     """``struct pace_capabilities``."""
@@ -173,13 +176,23 @@ def forget_complaints() -> None:
 def library_folder() -> Path:
     """The folder that holds the patched libraries.
 
+    That of the installation, or the one that the environment variable ``PACE_LIBRARY_DIR`` names: for
+    trying another build, such as one for a device, without installing it.
+
     Raises:
-        NativeLoadError: if this installation has none.
+        NativeLoadError: if there are none.
     """
+    override = os.environ.get("PACE_LIBRARY_DIR")
+    if override:
+        if any(Path(override).glob(_LIBRARY)):
+            return Path(override)
+        raise NativeLoadError(
+            f"PACE_LIBRARY_DIR is {override}, which has no llama library; correct it or unset it"
+        )
     # An editable installation has two entries: what was compiled lies apart from the sources.
     for root in pace_local.__path__:
         place = Path(root) / "lib"
-        if any(place.glob("*llama.*")):
+        if any(place.glob(_LIBRARY)):
             return place
     raise NativeLoadError(
         "the native library is not installed; run scripts/pace, or `pip install .`, to build it"

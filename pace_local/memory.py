@@ -99,12 +99,14 @@ class _Selection:
         self.reasons[chosen] = Reason.FRAMING
 
     def take_framing_of(self, ranks: npt.NDArray[np.int64], reason: Reason) -> None:
-        """Take role markers themselves, as sinks or as parts of pinned segments."""
+        """Take role markers themselves, as sinks or as parts of pinned segments, while they fit."""
         ranks = ranks[self.view.framing[ranks] & (self.reasons[ranks] == Reason.EVICTED)]
+        unpaid = ~self._is_open[self._turn[ranks]]
+        fits = np.cumsum(unpaid) <= self.left
+        ranks, unpaid = ranks[fits], unpaid[fits]
         self.reasons[ranks] = reason
-        still_paid = ~self._is_open[self._turn[ranks]]
-        self.left -= int(np.count_nonzero(still_paid))
-        np.subtract.at(self._framing_cost, self._turn[ranks[still_paid]], 1)
+        self.left -= int(np.count_nonzero(unpaid))
+        np.subtract.at(self._framing_cost, self._turn[ranks[unpaid]], 1)
 
     def _cost_in_order(self, ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         turn = self._turn[ranks]

@@ -129,11 +129,22 @@ class Model:
 
     @property
     def vocab(self) -> Any:
-        """Pointer to the native vocabulary."""
+        """Pointer to the native vocabulary.
+
+        Raises:
+            ModelError: if the model is closed; so do all methods that look into it.
+        """
+        self._require_open()
         return self._vocab
+
+    def _require_open(self) -> None:
+        # The native side would read freed memory.
+        if self.pointer is None:
+            raise ModelError(f"{self.name} is closed; load it again")
 
     def metadata(self, key: str) -> str | None:
         """A value of the GGUF's metadata as text, or None if there is no such key."""
+        self._require_open()
         size = 1024
         while True:
             buffer = ctypes.create_string_buffer(size)
@@ -152,6 +163,7 @@ class Model:
             special: whether control tokens in the text, such as ``<|im_end|>``, are taken for what they
                 say. Only for text that this package wrote: in a user's file they are just characters.
         """
+        self._require_open()
         data = text.encode("utf-8", errors="surrogatepass")
         capacity = len(data) + 8
         tokens = (self._llama.llama_token * capacity)()
@@ -167,6 +179,7 @@ class Model:
         """The bytes that a token stands for; control tokens are empty unless ``special``."""
         if not special and token in self._pieces:
             return self._pieces[token]
+        self._require_open()
         size = 32
         while True:
             buffer = ctypes.create_string_buffer(size)
@@ -187,12 +200,12 @@ class Model:
 
     def is_end(self, token: int) -> bool:
         """Whether a token ends generation."""
-        return bool(self._llama.llama_vocab_is_eog(self._vocab, token))
+        return bool(self._llama.llama_vocab_is_eog(self.vocab, token))
 
     @property
     def bos(self) -> int | None:
         """The token that opens a session, or None if this model wants none."""
-        if not self._llama.llama_vocab_get_add_bos(self._vocab):
+        if not self._llama.llama_vocab_get_add_bos(self.vocab):
             return None
         token = int(self._llama.llama_vocab_bos(self._vocab))
         return token if token >= 0 else None
@@ -206,6 +219,7 @@ class Model:
         Raises:
             ModelError: if the template is broken.
         """
+        self._require_open()
         key = tuple(sorted((options or {}).items()))
         if key not in self._templates:
             source = self._llama.llama_model_chat_template(self.pointer, None)

@@ -13,6 +13,8 @@ from pace_local.errors import ConfigError, PlanError
 
 Kind = Literal["system", "user", "file", "tool", "answer", "reasoning", "plan", "framing", "text"]
 KINDS: tuple[str, ...] = get_args(Kind)
+CONTENT_KINDS = tuple(kind for kind in KINDS if kind != "framing")
+"""What a caller can append; framing is what the session puts around it."""
 
 ROLE_OF_KIND = {"system": "system", "answer": "assistant", "reasoning": "assistant"}
 """Chat role of a kind; all others are the user's."""
@@ -110,6 +112,7 @@ class SegmentTable:
         for segment in self._segments[count:]:
             del self._by_name[segment.name]
         del self._segments[count:]
+        self._copies.clear()  # numbers that are free again are given again
         self._pinned = frozenset(i for i in self._pinned if i < count)
         del self._starts[count:]
 
@@ -125,6 +128,15 @@ class SegmentTable:
             close = difflib.get_close_matches(name, self._by_name, n=3, cutoff=0.4)
             hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
             raise PlanError(f"no segment is named {name!r}{hint}") from None
+
+    def of_turn(self, segment: Segment) -> list[Segment]:
+        """All segments of the same turn as this one, in order; they are neighbours."""
+        first = last = segment.id
+        while first > 0 and self._segments[first - 1].turn == segment.turn:
+            first -= 1
+        while last + 1 < len(self._segments) and self._segments[last + 1].turn == segment.turn:
+            last += 1
+        return self._segments[first : last + 1]
 
     def at(self, token_index: int) -> Segment:
         """The segment that holds a token."""

@@ -45,7 +45,7 @@ from pace_local.plan import Plan
 from pace_local.policies import policy_named
 from pace_local.residents import ResidentMap
 from pace_local.sampling import Sampling
-from pace_local.segments import ROLE_OF_KIND, Kind, Segment, SegmentTable
+from pace_local.segments import CONTENT_KINDS, ROLE_OF_KIND, Kind, Segment, SegmentTable
 from pace_local.stats import Counters, TurnStats
 from pace_local.turn_stats import take_stats
 
@@ -191,7 +191,7 @@ class Session:
         """
         segment = self.segments.named(name)
         if pinned and not segment.pinned:
-            self._check_pins(segment.name, len(segment))
+            self._check_pins(segment.name, self._price(segment))
         self.segments.set_pinned(segment.id, pinned)
 
     # Reading
@@ -215,6 +215,8 @@ class Session:
         """
         if not text.strip():
             raise ConfigError(f"the text of {name or kind!r} is empty; give at least one character")
+        if kind not in CONTENT_KINDS:
+            raise ConfigError(f"segment kind {kind!r} is not one of {', '.join(CONTENT_KINDS)}")
         with self._at_work(), self._all_or_nothing():
             self._start_turn()
             return self._append(text, name, kind, kind == "system" if pinned is None else pinned)
@@ -222,23 +224,22 @@ class Session:
     def _append(self, text: str, name: str | None, kind: Kind, pinned: bool) -> Segment:
         role = ROLE_OF_KIND.get(kind, "user")
         frame = self._template.frame(role, first=self._role is None, previous=self._role)
+        implied = self.model.tokenize(frame.implied_system, special=True)
+        opening = self.model.tokenize(frame.own_prefix, special=True)
         content = self.model.tokenize(text)
-        if pinned:
-            self._check_pins(name or kind, len(content))
+        suffix = self.model.tokenize(frame.suffix, special=True)
+        if self._role is None and self.model.bos is not None and not frame.has_bos:
+            (implied or opening).insert(0, self.model.bos)
+        price = len(opening) + len(content) + len(suffix) if pinned else 0
+        if implied or pinned:
+            self._check_pins(name or kind if pinned else "the template's system prompt", len(implied) + price)
         self._flush_pending()
-        opening: list[int] = []
-        if self._role is None:
-            if self.model.bos is not None and not frame.has_bos:
-                opening.append(self.model.bos)
-            if frame.implied_system:
-                opening += self.model.tokenize(frame.implied_system, special=True)
-                self._read(opening, "system", "system", turn=self._next_turn(), pinned=True)
-                opening = []
+        if implied:
+            self._read(implied, "system", "system", turn=self._next_turn(), pinned=True)
         turn = self._next_turn()
-        opening += self.model.tokenize(frame.own_prefix, special=True)
         self._read_framing(opening, turn)
         segment = self._read(content, name, kind, turn=turn, pinned=pinned)
-        self._read_framing(self.model.tokenize(frame.suffix, special=True), turn)
+        self._read_framing(suffix, turn)
         self._role = role
         if kind == "user":
             self._prompt = segment.id
@@ -302,13 +303,13 @@ class Session:
     def _generate(
         self, prompt: str | None, name: str | None, max_tokens: int, sampling: Sampling, stop: tuple[str, ...]
     ) -> Iterator[Event]:
-        self._start_turn()
-        with self.engine.sampler(sampling) as sampler, self._at_work():
-            queue: list[Event] = []
-            self._queue = queue
+        with self._at_work(), self.engine.sampler(sampling) as sampler:
+            self._start_turn()
             answer = AnswerText(stop)
             reason: FinishReason = "cancelled"
             segment = None
+            queue: list[Event] = []
+            self._queue = queue
             try:
                 try:
                     with self._all_or_nothing():
@@ -318,6 +319,7 @@ class Session:
                     yield from self._drain(queue)
                     began = time.perf_counter()
                     for written in range(1, max_tokens + 1):
+                        self._require_open()
                         token = sampler.sample(self.engine.ctx, -1)
                         if self.model.is_end(token):
                             reason = "stop"
@@ -328,7 +330,7 @@ class Session:
                         self._counters.generated_seconds += time.perf_counter() - began
                         text, stopped = answer.add(self.model.piece(token))
                         if text:
-                            queue.append(Text(text, written))
+                            self._emit(Text(text, written))
                         yield from self._drain(queue)
                         if stopped or written == max_tokens:
                             reason = "stop" if stopped else "length"
@@ -336,18 +338,18 @@ class Session:
                         began = time.perf_counter()
                 except CancelledError:
                     reason = "cancelled"
+                finally:
+                    if segment is not None and not self._pending and self.engine.ctx is not None:
+                        self._close_answer(None)
+                    self._turn_is_over = True
+                rest = answer.finish()
+                if rest:
+                    written = self._counters.generated_tokens - self._turn_start.generated_tokens
+                    self._emit(Text(rest, written))
+                self._emit(Finished(reason, answer.text, self.stats))
+                yield from self._drain(queue)
             finally:
                 self._queue = None
-                if segment is not None and not self._pending:
-                    self._close_answer(None)
-                self._turn_is_over = True
-            rest = answer.finish()
-            if rest:
-                queue.append(Text(rest, self._counters.generated_tokens - self._turn_start.generated_tokens))
-            finished = Finished(reason, answer.text, self.stats)
-            self._tell(finished)
-            yield from queue
-            yield finished
 
     def _open_answer(self, name: str | None) -> Segment:
         assert self._role is not None
@@ -466,13 +468,21 @@ class Session:
         """Decode the residents again after a device lost the cache."""
         tokens = np.frombuffer(self._tokens, dtype=np.int32)[self._map.token_index]
         self._map.renumber()
-        n = len(self._map)
-        for first in range(0, n, self.engine.n_batch):
+        n, first, cancelled = len(self._map), 0, False
+        while first < n:
             try:
                 self.engine.decode(tokens[first : first + self.engine.n_batch], first)
+            except CancelledError:
+                # Stopping here would lose residents that the caller never asked to lose.
+                cancelled = True
+                self.engine.resume()
             except PaceError:
                 self._map.truncate(first)
                 raise
+            else:
+                first += self.engine.n_batch
+        if cancelled:
+            self.engine.cancel()
         self._emit(Rebuilt(n, reason))
 
     def _reads(self) -> list[Read]:
@@ -508,6 +518,12 @@ class Session:
         assert len(np.unique(native["cell"])) == len(native), "two residents in one cell"
 
     def _check_positions(self) -> None:
+        trained = self.model.shape.n_ctx_train
+        if 0 < trained < self.config.budget:
+            raise ConfigError(
+                f"budget {self.config.budget} is above the {trained} tokens of context that "
+                f"{self.model.name} was trained for; lower the budget"
+            )
         limit = self.engine.capabilities.max_position
         if limit and (not self.bounds_positions or self.config.position_cap > limit):
             raise ConfigError(
@@ -516,13 +532,23 @@ class Session:
             )
 
     def _check_pins(self, name: str, tokens: int) -> None:
-        held = sum(len(self.segments[i]) for i in self.segments.pinned)
-        room = self.config.soft_budget - self.config.recent_tokens - self.policy.sinks
+        held = sum(self._price(self.segments[i]) for i in self.segments.pinned)
+        room = max(0, self.config.soft_budget - self.config.recent_tokens - self.policy.sinks)
         if held + tokens > room:
             raise ConfigError(
-                f"{name!r} has {tokens} tokens, pinned segments {held}, and at most {room} can be pinned "
-                f"in a budget of {self.config.budget}; pin less or raise the budget"
+                f"{name!r} takes {tokens} tokens with its role markers, pinned segments {held}, and at most "
+                f"{room} can be pinned in a budget of {self.config.budget}; pin less or raise the budget"
             )
+
+    def _price(self, segment: Segment) -> int:
+        """Tokens that stay if a segment does: its own and the role markers of its turn."""
+        markers = sum(len(part) for part in self.segments.of_turn(segment) if part.kind == "framing")
+        closing = len(self._pending) if segment.turn == self._n_turns - 1 else 0
+        return markers + closing + (0 if segment.kind == "framing" else len(segment))
+
+    def _require_open(self) -> None:
+        if self.engine.ctx is None:
+            raise ConfigError("the session is closed; make a new one")
 
     def _start_turn(self) -> None:
         if self._turn_is_over:
@@ -536,6 +562,7 @@ class Session:
     @contextmanager
     def _at_work(self) -> Iterator[None]:
         with self._lock:
+            self._require_open()
             if self._working:
                 raise ConfigError("the session is busy: finish or close the running generation first")
             self.engine.resume()
@@ -550,7 +577,7 @@ class Session:
     def _all_or_nothing(self) -> Iterator[None]:
         """Withdraw all tokens that were read inside, if it fails. Evictions made for them stay."""
         tokens, segments, turns = len(self._tokens), len(self.segments), self._n_turns
-        role, prompt, pending = self._role, self._prompt, self._pending
+        role, prompt, pending, plan = self._role, self._prompt, self._pending, self._plan
         try:
             yield
         except BaseException:
@@ -561,6 +588,9 @@ class Session:
             del self._tokens[tokens:]
             self.segments.truncate(segments)
             self._n_turns, self._role, self._prompt, self._pending = turns, role, prompt, pending
+            self._told = {told for told in self._told if told[0] < segments}
+            if any(name not in self.segments for name in self._plan.next_use()):
+                self._plan = plan  # a listener has planned to read what is no more
             raise
 
     # Events
@@ -568,19 +598,15 @@ class Session:
     _queue: list[Event] | None = None
 
     def _emit(self, event: Event) -> None:
+        """Tell the listener now, and whoever iterates over the answer when it asks next."""
         if self._queue is not None:
             self._queue.append(event)
-        else:
-            self._tell(event)
-
-    def _tell(self, event: Event) -> None:
         if self._listener is not None:
             self._listener(event)
 
-    def _drain(self, queue: list[Event]) -> Iterator[Event]:
-        for event in queue:
-            self._tell(event)
-            yield event
+    @staticmethod
+    def _drain(queue: list[Event]) -> Iterator[Event]:
+        yield from queue
         queue.clear()
 
 

@@ -8,7 +8,9 @@
 #include <memory>
 
 bool pace_cache::reference_is_exact() const {
-    return kv->type_k() == reference_type || (kv->type_k() == GGML_TYPE_F16 && reference_type == GGML_TYPE_F32);
+    const auto type = kv->type_k();
+    return type == reference_type ||
+           (reference_type == GGML_TYPE_F32 && (type == GGML_TYPE_F16 || type == GGML_TYPE_BF16));
 }
 
 bool pace_cache::fails_at(pace_fail_point point) {

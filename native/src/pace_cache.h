@@ -8,8 +8,9 @@
 #include <vector>
 
 struct pace_cell_reference {
-    uint64_t  stamp    = 0;   // of the occupant whose key was captured; 0: none
-    llama_pos position = -1;  // that the reference key is rotated to
+    uint64_t  stamp        = 0;   // of the occupant whose key was captured; 0: none
+    llama_pos position     = -1;  // that the reference key is rotated to
+    llama_pos key_position = -1;  // that the cached key was last rotated to from it; upstream may have shifted it since
 };
 
 // Layers that are alike and lie on one device. Their references share a tensor, one row a cell, so that a

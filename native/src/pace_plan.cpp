@@ -31,7 +31,10 @@ void pace_check_ranks(const pace_cache & cache,
 }
 
 static pace_entry entry_of(const llama_kv_cells & cells, uint32_t cell, llama_pos new_position) {
-    return { cell, cells.pos_get(cell), new_position, cells.seq_get_all(cell), cells.ext_get(cell) };
+    const auto position = cells.pos_get(cell);
+    return {
+        cell, position, position - cells.get_shift(cell), new_position, cells.seq_get_all(cell), cells.ext_get(cell)
+    };
 }
 
 // Kept residents in order, then cells of other sequences in the order of their cells.
@@ -81,7 +84,7 @@ static void add_rows(pace_rows_plan &              rows,
         for (const auto i : *part) {
             const auto & entry = plan.entries[i];
             const auto   from =
-                cache.is_captured(entry.cell) ? cache.cell_references[entry.cell].position : entry.position;
+                cache.is_captured(entry.cell) ? cache.cell_references[entry.cell].position : entry.key_position;
             rows.source.push_back((int32_t) entry.cell);
             rows.destination.push_back(i);
             rows.delta.push_back(entry.new_position - from);
@@ -102,24 +105,25 @@ pace_plan pace_plan_renumber(const pace_cache & cache,
     list_entries(cache, seq, keep, n_keep, first_position, plan);
 
     // A key that neither moves nor turns is left alone if it is what a rotation of its reference gives:
-    // always where references are exact, else only once it was computed from its reference.
+    // when first captured, where references are exact; afterwards, unless upstream shifted it.
     const bool            exact = cache.reference_is_exact();
     std::vector<uint32_t> rotate_stay, rotate_move, capture_stay, capture_move, values_move;
     for (uint32_t i = 0; i < plan.entries.size(); ++i) {
         const auto & entry = plan.entries[i];
         const bool   moves = entry.cell != i;
+        const bool   turns = entry.new_position != entry.key_position;
         if (moves) {
             values_move.push_back(i);
         }
         if (!cache.is_captured(entry.cell)) {
-            const bool lies_right = !moves && entry.new_position == entry.position && exact;
-            (lies_right ? capture_stay : capture_move).push_back(i);
+            (moves || turns || !exact ? capture_move : capture_stay).push_back(i);
         } else if (moves) {
             rotate_move.push_back(i);
-        } else if (entry.new_position != entry.position) {
+        } else if (turns || entry.key_position != cache.cell_references[entry.cell].key_position) {
             rotate_stay.push_back(i);
         }
     }
+    plan.n_moved = values_move.size();
     if (pace_access::v_transposed(*cache.kv) && !values_move.empty()) {
         // Columns are stored as one run of cells, from the first that changes to the last.
         const uint32_t first = values_move.front();

@@ -9,6 +9,7 @@
 struct pace_entry {
     uint32_t                  cell;          // where it is now
     llama_pos                 position;      // now
+    llama_pos                 key_position;  // that its key is rotated to: without a shift that upstream still owes it
     llama_pos                 new_position;  // then
     llama_kv_cells::seq_set_t sequences;
     llama_kv_cell_ext         ext;
@@ -32,7 +33,8 @@ struct pace_plan {
 
     pace_rows_plan rotate;            // captured keys: rotated from their references
     pace_rows_plan capture;           // keys without a reference: captured, and rotated where delta or cell changes
-    pace_rows_plan values;            // values that move (n_stay = 0)
+    pace_rows_plan values;            // values that are stored (n_stay = 0)
+    size_t         n_moved = 0;       // entries that go to another cell
 };
 
 // Checks the ranks against the cache; throws PACE_INVALID_ARGUMENT or PACE_STALE.

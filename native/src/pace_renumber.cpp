@@ -12,7 +12,8 @@ static void rewrite_cells(pace_cache & cache, const pace_plan & plan) {
     for (uint32_t i = 0; i < plan.entries.size(); ++i) {
         const auto cell = plan.entries[i].cell;
         references[i].position =
-            cache.is_captured(cell) ? cache.cell_references[cell].position : plan.entries[i].position;
+            cache.is_captured(cell) ? cache.cell_references[cell].position : plan.entries[i].key_position;
+        references[i].key_position = plan.entries[i].new_position;
     }
     cells.reset();
     for (uint32_t i = 0; i < plan.entries.size(); ++i) {
@@ -42,7 +43,7 @@ static void set_change(pace_change * change, const pace_plan & plan, uint32_t n_
         change->n_before   = n_before;
         change->n_after    = (uint32_t) plan.n_kept;
         change->n_rotated  = (uint32_t) (plan.rotate.size() + plan.capture.n_move());
-        change->n_moved    = (uint32_t) plan.values.size();
+        change->n_moved    = (uint32_t) plan.n_moved;
         change->n_captured = (uint32_t) plan.capture.size();
         change->micros     = ggml_time_us() - start;
     }
@@ -105,10 +106,7 @@ int32_t pace_renumber(struct pace_cache *  cache,
             pace_fail(PACE_NO_MEMORY, "no memory to plan");
         }
         llama_synchronize(cache->ctx);
-        if (cache->kv->get_has_shift()) {
-            // Keys must be at their cells' positions before they are captured.
-            cache->ctx->memory_update(false);
-        }
+        // A shift that upstream still owes its keys is part of the same rotation: see pace_entry::key_position.
         const auto plan = pace_plan_renumber(*cache, seq, keep, n_keep, first_position);
         try {
             pace_move_rows(*cache, plan);
