@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pace_local.errors import ConfigError
@@ -16,6 +16,9 @@ from pace_local.excerpts import Excerpt, ExcerptIndex, Pick, cut, pick
 from pace_local.files import SourceText
 
 ROOT = Path(__file__).parent.parent
+
+# How long one example takes says nothing on a busy machine.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def quarter(text: str) -> int:
@@ -106,12 +109,43 @@ def test_words_are_found_inside_identifiers_and_in_other_forms() -> None:
 
 def test_a_prompt_without_names_brings_the_constants_of_the_best_excerpt() -> None:
     files = {
-        "a.py": function("refuse_heavy_parcels", "a > MAX_GRAMS"),
+        "a.py": function("refuse_heavy_parcels", "WAIT + a > MAX_GRAMS"),
         "b.py": "MAX_GRAMS = 31_500\n",
+        "d.py": "WAIT = 1\n",
         **{f"c{at}.py": function(f"parcel_{at}", "1") for at in range(9)},
     }
-    picks = pick("When are heavy parcels refused?", excerpts_of(files), 200, quarter)
+    picks = pick("How many grams may heavy parcels have?", excerpts_of(files), 200, quarter)
     assert reasons(picks)[1] == "defines MAX_GRAMS, used at a.py:1"
+
+
+def test_words_in_a_row_are_found_as_one_identifier() -> None:
+    files = {
+        f"f{at}.py": f"position = cap + {at}  # the position of the cap, and the cap\n" for at in range(9)
+    }
+    files["g.py"] = "position_cap = 8\n"
+    picks = pick("What is the position cap?", excerpts_of(files), 1_000, quarter)
+    assert picks[0].excerpt.path == "g.py"
+
+
+def test_a_term_of_prose_is_not_taken_for_what_code_uses() -> None:
+    """Code that mentions CPU does not need the document that says "CPU: …"; LIMIT_MS is a name."""
+    files = {
+        "a.py": function("one", "CPU + LIMIT_MS"),
+        "b.md": "CPU: two cores are enough for that.\n",
+        "c.md": "`LIMIT_MS` is 40 on all machines.\n",
+    }
+    assert reasons(pick("Explain `one`", excerpts_of(files), 1_000, quarter)) == [
+        "defines one",
+        "defines LIMIT_MS, used by one",
+    ]
+
+
+def test_a_name_that_is_mentioned_everywhere_does_not_push_out_the_words() -> None:
+    files = {f"f{at}.py": f"value_{at} = Order({at})\n" for at in range(60)}
+    files["order.py"] = "class Order:\n    pass\n"
+    files["g.md"] = "A hotline may lower the price of what is bought on birthdays.\n"
+    picks = pick("In `Order`, who may lower the price on birthdays?", excerpts_of(files), 40, quarter)
+    assert [one.excerpt.path for one in picks[:2]] == ["order.py", "g.md"]
 
 
 def test_the_other_parts_of_a_long_definition_follow_the_most_relevant_first() -> None:
@@ -281,7 +315,7 @@ def test_tokens_are_counted_only_of_what_may_be_picked() -> None:
 
 def test_equal_excerpts_stand_in_the_order_given() -> None:
     text = function("one", "parcel")
-    files = {path: text for path in ("c.py", "a.py", "b.py")}
+    files = dict.fromkeys(("c.py", "a.py", "b.py"), text)
     for prompt in ("Where is `one`?", "Where is a parcel?"):
         picks = pick(prompt, excerpts_of(files), 1_000, quarter)
         assert [one.excerpt.path for one in picks] == ["c.py", "a.py", "b.py"]
@@ -295,6 +329,7 @@ prompts = st.lists(
 ).map(" ".join)
 
 
+@unhurried
 @given(prompts | st.text(max_size=60), st.integers(1, 300))
 def test_any_prompt_and_budget(excerpts: list[Excerpt], prompt: str, budget: int) -> None:
     index = ExcerptIndex(excerpts)
@@ -310,7 +345,8 @@ def test_picks_do_not_depend_on_how_strings_are_hashed() -> None:
     program = (
         "from tests.test_excerpts_rank import *\n"
         "for prompt in ['What does `total` use?', 'gold parcels in cents', 'notes.md and RATE', 'order']:\n"
-        "    print([(p.excerpt.label, p.reason, p.score) for p in pick(prompt, excerpts_of(FILES), 99, quarter)])\n"
+        "    picks = pick(prompt, excerpts_of(FILES), 99, quarter)\n"
+        "    print([(one.excerpt.label, one.reason, one.score) for one in picks])\n"
     )
     outputs = {
         subprocess.run(

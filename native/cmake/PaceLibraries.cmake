@@ -19,6 +19,16 @@ pace_default(LLAMA_OPENSSL OFF)
 pace_default(LLAMA_BUILD_COMMIT "${PACE_PATCH_KEY}")
 pace_default(LLAMA_BUILD_NUMBER 0)
 
+# Kernels for the cards of this machine only: for all that upstream supports they take many times as long. It
+# would do so itself under GGML_NATIVE, which is off for the processor's sake.
+if("$CACHE{GGML_CUDA}" AND NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS}
+   AND CMAKE_VERSION VERSION_GREATER_EQUAL 3.24)
+    execute_process(COMMAND nvidia-smi --list-gpus RESULT_VARIABLE pace_status OUTPUT_VARIABLE pace_cards ERROR_QUIET)
+    if(pace_status EQUAL 0 AND pace_cards MATCHES "GPU 0")
+        set(CMAKE_CUDA_ARCHITECTURES native)
+    endif()
+endif()
+
 # Upstream asks git for its commit; without this it would find a repository that the build happens to lie in.
 set(ENV{GIT_CEILING_DIRECTORIES} "${CMAKE_CURRENT_BINARY_DIR}")
 add_subdirectory("${PACE_LLAMA_DIR}" "${CMAKE_CURRENT_BINARY_DIR}/llama.cpp" EXCLUDE_FROM_ALL)

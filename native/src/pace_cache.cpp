@@ -37,8 +37,8 @@ static ggml_type choose_reference_type(const llama_kv_cache & kv, int32_t asked)
     return (ggml_type) asked;
 }
 
-// Rows of a group as F32 should fit into a few caches of a CPU, and cost little memory on a device.
-static const size_t group_bytes = 8u << 20;
+// The more layers share a row, the fewer angles are computed; but a row should not take much scratch.
+static const int64_t most_columns = 4096;
 
 static const char * name_of(const ggml_tensor * tensor) {
     return tensor ? tensor->name : "";
@@ -65,7 +65,7 @@ static void form_groups(pace_cache & cache) {
     const auto & layers = pace_access::layers(*cache.kv);
     for (uint32_t layer = 0; layer < layers.size(); ++layer) {
         const auto   n_embd = layers[layer].k->ne[0];
-        const size_t most   = std::max<size_t>(1, group_bytes / (n_embd * cache.kv->get_size() * sizeof(float)));
+        const size_t most   = (size_t) std::max<int64_t>(1, most_columns / n_embd);
         if (cache.groups.empty() || cache.groups.back().layers.size() >= most ||
             !are_alike(cache, cache.groups.back().layers[0], layer)) {
             cache.groups.push_back({ {}, n_embd });

@@ -1,8 +1,12 @@
 // One graph over all layers that moves K, V and reference rows and rotates keys from their references.
 //
-// What is gathered from a tensor comes before what is stored into it, and ggml runs a graph's nodes in
-// order; so a row may be overwritten by another as soon as both were gathered. Only operations that every
-// backend has: get_rows (to F32), rope, set_rows, and cont, transpose and cpy for V without flash attention.
+// First every reference goes to its new cell: captured from the cache where it is new, moved where it is not.
+// Then every key that moves or turns is computed from its reference, a chunk of rows at a time, so that on a
+// CPU what is in between stays in the caches. ggml runs a graph's nodes in order, and what is gathered from a
+// tensor comes before what is stored over it.
+//
+// Only operations that every backend has: get_rows, rope, set_rows, and cont, transpose and cpy for V
+// without flash attention. Rows that only move are copied as 32-bit words, whatever their type.
 #include "pace_plan.h"
 #include "pace_status.h"
 
@@ -10,21 +14,36 @@
 #include <cmath>
 #include <memory>
 
+// F32 elements of a chunk of keys. A device has no such caches, and wants few and large operations.
+static const int64_t chunk_on_host   = 256 * 1024;
+static const int64_t chunk_on_device = 16 * 1024 * 1024;
+
+static int64_t rows_of_chunk(const pace_layer_group & group) {
+    const bool on_host = ggml_backend_buffer_is_host(group.reference->buffer);
+    return std::max<int64_t>(16, (on_host ? chunk_on_host : chunk_on_device) / group.reference->ne[0]);
+}
+
 size_t pace_graph_size(const pace_cache & cache) {
-    // At most 20 nodes a layer and 16 a group are built below.
-    return 64 + 40 * pace_access::layers(*cache.kv).size();
+    size_t n_nodes = 64;
+    for (const auto & group : cache.groups) {
+        const size_t n_layers = group.layers.size();
+        const size_t n_chunks = cache.kv->get_size() / rows_of_chunk(group) + 1;
+        n_nodes += 16 + 24 * n_layers + n_chunks * (12 + 4 * n_layers);
+    }
+    return n_nodes;
 }
 
 namespace {
 
-// A list of rows as the graph's inputs.
-struct rows_inputs {
-    size_t        n           = 0;        // rows
-    size_t        n_stay      = 0;        // of these, the first so many keep their cell
-    ggml_tensor * source      = nullptr;  // I32 [n]: cells now
-    ggml_tensor * destination = nullptr;  // I64 [n]: cells then
-    ggml_tensor * stored      = nullptr;  // I32 [n - n_stay]: the destinations of those that do not stay
-    ggml_tensor * delta       = nullptr;  // I32 [n]: positions to rotate by
+struct moves_inputs {
+    ggml_tensor * source      = nullptr;  // I32 [n]
+    ggml_tensor * destination = nullptr;  // I64 [n]
+};
+
+struct turns_inputs {
+    ggml_tensor * source      = nullptr;  // I32 [n]: cells to gather references from
+    ggml_tensor * destination = nullptr;  // I64 [n]: the same cells, to store keys into
+    ggml_tensor * delta       = nullptr;  // I32 [n]
 };
 
 class move_graph {
@@ -39,31 +58,36 @@ class move_graph {
     ggml_context_ptr  ctx;
     ggml_cgraph *     graph = nullptr;
 
-    rows_inputs   rotate, capture, values;
+    moves_inputs  captures, references, values;
+    turns_inputs  keys;
     ggml_tensor * hadamard = nullptr;  // upstream turns heads by it where K is quantised
 
-    rows_inputs   make_inputs(const pace_rows_plan & rows);
-    void          set_inputs(const rows_inputs & inputs, const pace_rows_plan & rows);
-    void          add_keys(const pace_layer_group & group);
+    ggml_tensor * make_input(ggml_type type, size_t n);
+    moves_inputs  make_inputs(const pace_moves & moves);
+    void          add_references(const pace_layer_group & group);
+    void          add_keys(const pace_layer_group & group, int64_t first, int64_t count);
     void          add_values(ggml_tensor * v);
     void          add_transposed_values(ggml_tensor * v);
+    void          move_rows(ggml_tensor * from, ggml_tensor * to, const moves_inputs & moves);
+    ggml_tensor * as_words(ggml_tensor * rows);
     ggml_tensor * keys_of(uint32_t layer);
     ggml_tensor * part_of(const pace_layer_group & group, ggml_tensor * rows, size_t index);
     ggml_tensor * plain_heads(ggml_tensor * rows);
     ggml_tensor * turned(const pace_layer_group & group, ggml_tensor * rows, ggml_tensor * delta);
-    void store_keys(const pace_layer_group & group, ggml_tensor * rows, ggml_tensor * delta, ggml_tensor * destination);
-    bool is_supported() const;
+    bool          is_supported() const;
 
     void do_next(ggml_tensor * tensor) { ggml_build_forward_expand(graph, tensor); }
 };
 
-// Rows i0 ... of a matrix.
-ggml_tensor * rows_from(ggml_context * ctx, ggml_tensor * rows, size_t i0) {
-    return i0 == 0 ? rows : ggml_view_2d(ctx, rows, rows->ne[0], rows->ne[1] - i0, rows->nb[1], i0 * rows->nb[1]);
+// A tensor that no node reads has no buffer.
+template <typename T> void set_input(ggml_tensor * tensor, const std::vector<T> & data) {
+    if (tensor && tensor->buffer) {
+        ggml_backend_tensor_set(tensor, data.data(), 0, ggml_nbytes(tensor));
+    }
 }
 
-ggml_tensor * elements_from(ggml_context * ctx, ggml_tensor * list, size_t i0) {
-    return i0 == 0 ? list : ggml_view_1d(ctx, list, list->ne[0] - i0, i0 * list->nb[0]);
+ggml_tensor * elements(ggml_context * ctx, ggml_tensor * list, int64_t first, int64_t count) {
+    return ggml_view_1d(ctx, list, count, first * list->nb[0]);
 }
 
 move_graph::move_graph(pace_cache & cache, const pace_plan & plan) : cache(cache), plan(plan) {
@@ -74,56 +98,68 @@ move_graph::move_graph(pace_cache & cache, const pace_plan & plan) : cache(cache
     if (!ctx) {
         pace_fail(PACE_NO_MEMORY, "no memory for a graph of %zu nodes", n_nodes);
     }
-    graph   = ggml_new_graph_custom(ctx.get(), n_nodes, false);
-    rotate  = make_inputs(plan.rotate);
-    capture = make_inputs(plan.capture);
-    values  = make_inputs(plan.values);
+    graph            = ggml_new_graph_custom(ctx.get(), n_nodes, false);
+    captures         = make_inputs(plan.captures);
+    references       = make_inputs(plan.references);
+    values           = make_inputs(plan.values);
+    keys.source      = make_input(GGML_TYPE_I32, plan.keys.size());
+    keys.destination = make_input(GGML_TYPE_I64, plan.keys.size());
+    keys.delta       = make_input(GGML_TYPE_I32, plan.keys.size());
     if (ggml_is_quantized(cache.kv->type_k())) {
         hadamard = cache.kv->build_input_k_rot(ctx.get());
     }
     for (const auto & group : cache.groups) {
-        add_keys(group);
+        add_references(group);
+        const auto n     = (int64_t) plan.keys.size();
+        const auto chunk = rows_of_chunk(group);
+        for (int64_t first = 0; first < n; first += chunk) {
+            add_keys(group, first, std::min(chunk, n - first));
+        }
     }
     for (const auto & layer : pace_access::layers(*cache.kv)) {
-        if (values.n > 0) {
+        if (values.source) {
             pace_access::v_transposed(*cache.kv) ? add_transposed_values(layer.v) : add_values(layer.v);
         }
     }
 }
 
-rows_inputs move_graph::make_inputs(const pace_rows_plan & rows) {
-    rows_inputs inputs;
-    inputs.n      = rows.size();
-    inputs.n_stay = rows.n_stay;
-    if (inputs.n > 0) {
-        const auto n       = (int64_t) inputs.n;
-        inputs.source      = ggml_new_tensor_1d(ctx.get(), GGML_TYPE_I32, n);
-        inputs.destination = ggml_new_tensor_1d(ctx.get(), GGML_TYPE_I64, n);
-        inputs.delta       = ggml_new_tensor_1d(ctx.get(), GGML_TYPE_I32, n);
-        if (rows.n_move() > 0) {
-            inputs.stored = ggml_new_tensor_1d(ctx.get(), GGML_TYPE_I32, (int64_t) rows.n_move());
-        }
+ggml_tensor * move_graph::make_input(ggml_type type, size_t n) {
+    if (n == 0) {
+        return nullptr;
     }
-    for (auto * tensor : { inputs.source, inputs.destination, inputs.delta, inputs.stored }) {
-        if (tensor) {
-            ggml_set_input(tensor);
-        }
-    }
-    return inputs;
+    auto * tensor = ggml_new_tensor_1d(ctx.get(), type, (int64_t) n);
+    ggml_set_input(tensor);
+    return tensor;
 }
 
-void move_graph::set_inputs(const rows_inputs & inputs, const pace_rows_plan & rows) {
-    // A tensor that no node reads has no buffer.
-    const auto set = [](ggml_tensor * tensor, const void * data) {
-        if (tensor && tensor->buffer) {
-            ggml_backend_tensor_set(tensor, data, 0, ggml_nbytes(tensor));
-        }
-    };
-    const std::vector<int32_t> stored(rows.destination.begin() + rows.n_stay, rows.destination.end());
-    set(inputs.source, rows.source.data());
-    set(inputs.destination, rows.destination.data());
-    set(inputs.delta, rows.delta.data());
-    set(inputs.stored, stored.data());
+moves_inputs move_graph::make_inputs(const pace_moves & moves) {
+    return { make_input(GGML_TYPE_I32, moves.size()), make_input(GGML_TYPE_I64, moves.size()) };
+}
+
+// The same rows as 32-bit words, which are copied bit for bit; NULL if they are no whole number of them.
+ggml_tensor * move_graph::as_words(ggml_tensor * rows) {
+    const size_t size = ggml_row_size(rows->type, rows->ne[0]);
+    if (size % sizeof(float) != 0 || rows->nb[1] % sizeof(float) != 0) {
+        return nullptr;
+    }
+    auto * words = ggml_view_2d(ctx.get(), rows, rows->ne[0], rows->ne[1], rows->nb[1], 0);
+    words->type  = GGML_TYPE_F32;
+    words->ne[0] = (int64_t) (size / sizeof(float));
+    words->nb[0] = sizeof(float);
+    return words;
+}
+
+// Gathers all rows before it stores the first.
+void move_graph::move_rows(ggml_tensor * from, ggml_tensor * to, const moves_inputs & moves) {
+    auto * from_words = from->type == to->type ? as_words(from) : nullptr;
+    auto * to_words   = from_words ? as_words(to) : nullptr;
+    if (to_words) {
+        from = from_words;
+        to   = to_words;
+    }
+    auto * rows = ggml_get_rows(ctx.get(), from, moves.source);
+    do_next(rows);
+    do_next(ggml_set_rows(ctx.get(), to, rows, moves.destination));
 }
 
 ggml_tensor * move_graph::keys_of(uint32_t layer) {
@@ -142,6 +178,13 @@ ggml_tensor * move_graph::plain_heads(ggml_tensor * rows) {
     return hadamard ? llama_mul_mat_hadamard(ctx.get(), rows, hadamard) : rows;
 }
 
+// What YaRN's own factor on magnitudes is multiplied by to give 1: the key has that factor already. Not one
+// unit less, so that a rotation by 0 keeps every bit.
+float reciprocal(float factor) {
+    const float result = 1.0f / factor;
+    return result * factor < 1.0f ? std::nextafter(result, 2.0f) : result;
+}
+
 // Rotates rows of a group by their deltas, with magnitudes unchanged.
 ggml_tensor * move_graph::turned(const pace_layer_group & group, ggml_tensor * rows, ggml_tensor * delta) {
     const auto & kv      = *cache.kv;
@@ -154,9 +197,8 @@ ggml_tensor * move_graph::turned(const pace_layer_group & group, ggml_tensor * r
     }
     const float freq_base  = model.get_rope_freq_base(cparams, il);
     const float freq_scale = model.get_rope_freq_scale(cparams, il);
-    // YaRN multiplies by attn_factor * (1 + 0.1 ln(1 / freq_scale)): the key has that already.
     const float attn_factor =
-        cparams.yarn_ext_factor != 0.0f ? 1.0f / (1.0f + 0.1f * std::log(1.0f / freq_scale)) : 1.0f;
+        cparams.yarn_ext_factor != 0.0f ? reciprocal(1.0f + 0.1f * std::log(1.0f / freq_scale)) : 1.0f;
     const auto head = (int64_t) hparams.n_embd_head_k(il);
     auto *     heads =
         ggml_view_3d(ctx.get(), rows, head, rows->ne[0] / head, rows->ne[1], head * sizeof(float), rows->nb[1], 0);
@@ -166,58 +208,51 @@ ggml_tensor * move_graph::turned(const pace_layer_group & group, ggml_tensor * r
     return ggml_reshape_2d(ctx.get(), result, rows->ne[0], rows->ne[1]);
 }
 
-void move_graph::store_keys(const pace_layer_group & group,
-                            ggml_tensor *            rows,
-                            ggml_tensor *            delta,
-                            ggml_tensor *            destination) {
-    auto * keys = plain_heads(turned(group, rows, delta));
-    for (size_t i = 0; i < group.layers.size(); ++i) {
-        do_next(ggml_set_rows(ctx.get(), keys_of(group.layers[i]), part_of(group, keys, i), destination));
+void move_graph::add_references(const pace_layer_group & group) {
+    ggml_tensor * moved = nullptr;
+    auto *        words = as_words(group.reference);  // rows of F16 or F32 with an even number of columns
+    auto *        to    = words ? words : group.reference;
+    if (references.source) {
+        moved = ggml_get_rows(ctx.get(), to, references.source);
+        do_next(moved);
+    }
+    for (size_t i = 0; captures.source && i < group.layers.size(); ++i) {
+        auto * k    = keys_of(group.layers[i]);
+        auto * part = part_of(group, group.reference, i);
+        if (hadamard) {
+            auto * fresh = plain_heads(ggml_get_rows(ctx.get(), k, captures.source));
+            do_next(ggml_set_rows(ctx.get(), part, fresh, captures.destination));
+        } else {
+            move_rows(k, part, captures);
+        }
+    }
+    if (moved) {
+        do_next(ggml_set_rows(ctx.get(), to, moved, references.destination));
     }
 }
 
-void move_graph::add_keys(const pace_layer_group & group) {
-    auto *        reference = group.reference;
-    ggml_tensor * captured  = nullptr;
-    if (rotate.n > 0) {
-        captured = ggml_get_rows(ctx.get(), reference, rotate.source);
-        do_next(captured);
-    }
-    for (size_t i = 0; capture.n > 0 && i < group.layers.size(); ++i) {
-        auto * fresh = plain_heads(ggml_get_rows(ctx.get(), keys_of(group.layers[i]), capture.source));
-        do_next(ggml_set_rows(ctx.get(), part_of(group, reference, i), fresh, capture.destination));
-    }
-    if (captured) {
-        if (rotate.stored) {
-            do_next(ggml_set_rows(ctx.get(), reference, rows_from(ctx.get(), captured, rotate.n_stay),
-                                  elements_from(ctx.get(), rotate.destination, rotate.n_stay)));
-        }
-        store_keys(group, captured, rotate.delta, rotate.destination);
-    }
-    if (capture.stored) {
-        // Read back as they were rounded: later rotations start from there, so the first one must too.
-        auto * rows = ggml_get_rows(ctx.get(), reference, capture.stored);
-        do_next(rows);
-        store_keys(group, rows, elements_from(ctx.get(), capture.delta, capture.n_stay),
-                   elements_from(ctx.get(), capture.destination, capture.n_stay));
+void move_graph::add_keys(const pace_layer_group & group, int64_t first, int64_t count) {
+    auto * rows = ggml_get_rows(ctx.get(), group.reference, elements(ctx.get(), keys.source, first, count));
+    auto * turn = plain_heads(turned(group, rows, elements(ctx.get(), keys.delta, first, count)));
+    auto * to   = elements(ctx.get(), keys.destination, first, count);
+    for (size_t i = 0; i < group.layers.size(); ++i) {
+        do_next(ggml_set_rows(ctx.get(), keys_of(group.layers[i]), part_of(group, turn, i), to));
     }
 }
 
 void move_graph::add_values(ggml_tensor * v) {
-    auto * matrix = ggml_view_2d(ctx.get(), v, v->ne[0], v->ne[1], v->nb[1], 0);
-    auto * rows   = ggml_get_rows(ctx.get(), matrix, values.source);
-    do_next(rows);
-    do_next(ggml_set_rows(ctx.get(), matrix, rows, values.destination));
+    auto * rows = ggml_view_2d(ctx.get(), v, v->ne[0], v->ne[1], v->nb[1], 0);
+    move_rows(rows, rows, values);
 }
 
-// Without flash attention V is a matrix of n_embd rows with one column a cell. The moved columns are
-// gathered by way of a transposed copy; they go to a run of cells that starts at the first one that moves.
+// Without flash attention V is a matrix of n_embd rows with one column a cell. Its columns are gathered by
+// way of a transposed copy, in the order of their new cells, from the first that moves to the last entry.
 void move_graph::add_transposed_values(ggml_tensor * v) {
     const auto n_cells = v->ne[1];
     const auto n_embd  = v->ne[0];
     const auto element = ggml_type_size(v->type);
     const auto first   = plan.values.destination.front();
-    const auto n       = (int64_t) values.n;
+    const auto n       = (int64_t) values.source->ne[0];
 
     auto * matrix  = ggml_view_2d(ctx.get(), v, n_cells, n_embd, n_cells * element, 0);
     auto * by_cell = ggml_cont(ctx.get(), ggml_transpose(ctx.get(), matrix));
@@ -257,9 +292,15 @@ void move_graph::run() {
     if (cache.fails_at(PACE_FAIL_ALLOCATE) || !ggml_backend_sched_alloc_graph(sched, graph)) {
         pace_fail(PACE_NO_MEMORY, "no device memory to move %zu rows", plan.entries.size());
     }
-    set_inputs(rotate, plan.rotate);
-    set_inputs(capture, plan.capture);
-    set_inputs(values, plan.values);
+    set_input(captures.source, plan.captures.source);
+    set_input(captures.destination, plan.captures.destination);
+    set_input(references.source, plan.references.source);
+    set_input(references.destination, plan.references.destination);
+    set_input(values.source, plan.values.source);
+    set_input(values.destination, plan.values.destination);
+    set_input(keys.source, plan.keys.cell);
+    set_input(keys.destination, std::vector<int64_t>(plan.keys.cell.begin(), plan.keys.cell.end()));
+    set_input(keys.delta, plan.keys.delta);
     if (hadamard && hadamard->buffer) {
         cache.kv->set_input_k_rot(hadamard);
     }
@@ -276,7 +317,7 @@ void move_graph::run() {
 }  // namespace
 
 void pace_move_rows(pace_cache & cache, const pace_plan & plan) {
-    const bool nothing = plan.rotate.size() == 0 && plan.capture.size() == 0 && plan.values.size() == 0;
+    const bool nothing = plan.captures.size() == 0 && plan.values.size() == 0 && plan.keys.size() == 0;
     if (!nothing) {
         move_graph(cache, plan).run();
     }

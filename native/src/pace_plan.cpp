@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 void pace_check_ranks(const pace_cache & cache,
                       llama_seq_id       seq,
@@ -74,25 +73,6 @@ static void list_entries(const pace_cache & cache,
     }
 }
 
-// Rows whose cell stays come first, so that the rest can be written as one view.
-static void add_rows(pace_rows_plan &              rows,
-                     const pace_plan &             plan,
-                     const std::vector<uint32_t> & stay,
-                     const std::vector<uint32_t> & move,
-                     const pace_cache &            cache) {
-    for (const auto * part : { &stay, &move }) {
-        for (const auto i : *part) {
-            const auto & entry = plan.entries[i];
-            const auto   from =
-                cache.is_captured(entry.cell) ? cache.cell_references[entry.cell].position : entry.key_position;
-            rows.source.push_back((int32_t) entry.cell);
-            rows.destination.push_back(i);
-            rows.delta.push_back(entry.new_position - from);
-        }
-    }
-    rows.n_stay = stay.size();
-}
-
 pace_plan pace_plan_renumber(const pace_cache & cache,
                              llama_seq_id       seq,
                              const uint32_t *   keep,
@@ -106,33 +86,30 @@ pace_plan pace_plan_renumber(const pace_cache & cache,
 
     // A key that neither moves nor turns is left alone if it is what a rotation of its reference gives:
     // when first captured, where references are exact; afterwards, unless upstream shifted it.
-    const bool            exact = cache.reference_is_exact();
-    std::vector<uint32_t> rotate_stay, rotate_move, capture_stay, capture_move, values_move;
+    const bool exact      = cache.reference_is_exact();
+    // Where V is stored by columns, they are written as one run from the first that moves.
+    const bool in_one_run = pace_access::v_transposed(*cache.kv);
     for (uint32_t i = 0; i < plan.entries.size(); ++i) {
-        const auto & entry = plan.entries[i];
-        const bool   moves = entry.cell != i;
-        const bool   turns = entry.new_position != entry.key_position;
-        if (moves) {
-            values_move.push_back(i);
-        }
-        if (!cache.is_captured(entry.cell)) {
-            (moves || turns || !exact ? capture_move : capture_stay).push_back(i);
+        const auto & entry     = plan.entries[i];
+        const auto & reference = cache.cell_references[entry.cell];
+        const bool   captured  = cache.is_captured(entry.cell);
+        const bool   moves     = entry.cell != i;
+        const bool   turns     = entry.new_position != entry.key_position;
+        const bool   derived   = captured ? entry.key_position == reference.key_position : exact;
+        if (!captured) {
+            plan.captures.add(entry.cell, i);
         } else if (moves) {
-            rotate_move.push_back(i);
-        } else if (turns || entry.key_position != cache.cell_references[entry.cell].key_position) {
-            rotate_stay.push_back(i);
+            plan.references.add(entry.cell, i);
+        }
+        plan.n_moved += moves ? 1 : 0;
+        if (moves || (in_one_run && plan.values.size() > 0)) {
+            plan.values.add(entry.cell, i);
+        }
+        if (moves || turns || !derived) {
+            const auto from = captured ? reference.position : entry.key_position;
+            plan.keys.cell.push_back((int32_t) i);
+            plan.keys.delta.push_back(entry.new_position - from);
         }
     }
-    plan.n_moved = values_move.size();
-    if (pace_access::v_transposed(*cache.kv) && !values_move.empty()) {
-        // Columns are stored as one run of cells, from the first that changes to the last.
-        const uint32_t first = values_move.front();
-        const uint32_t last  = values_move.back();
-        values_move.resize(last - first + 1);
-        std::iota(values_move.begin(), values_move.end(), first);
-    }
-    add_rows(plan.rotate, plan, rotate_stay, rotate_move, cache);
-    add_rows(plan.capture, plan, capture_stay, capture_move, cache);
-    add_rows(plan.values, plan, {}, values_move, cache);
     return plan;
 }

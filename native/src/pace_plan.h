@@ -15,26 +15,37 @@ struct pace_entry {
     llama_kv_cell_ext         ext;
 };
 
-// Cells whose rows are gathered from one tensor: `stay` first, which keep their cell, then those that move.
-struct pace_rows_plan {
+// Rows that go from one cell to another; a row may come from where another goes.
+struct pace_moves {
     std::vector<int32_t> source;       // cell now
-    std::vector<int64_t> destination;  // cell then
-    std::vector<int32_t> delta;        // positions to rotate by
-    size_t               n_stay = 0;
+    std::vector<int64_t> destination;  // cell then, increasing
+
+    void add(uint32_t from, uint32_t to) {
+        source.push_back((int32_t) from);
+        destination.push_back(to);
+    }
 
     size_t size() const { return source.size(); }
+};
 
-    size_t n_move() const { return source.size() - n_stay; }
+// Keys that are computed from their references, once those are where they belong.
+struct pace_turns {
+    std::vector<int32_t> cell;   // then, increasing
+    std::vector<int32_t> delta;  // positions to rotate the reference by
+
+    size_t size() const { return cell.size(); }
 };
 
 struct pace_plan {
     std::vector<pace_entry> entries;  // in the new order of cells
     size_t                  n_kept;   // of the sequence; entries of other sequences follow
 
-    pace_rows_plan rotate;            // captured keys: rotated from their references
-    pace_rows_plan capture;           // keys without a reference: captured, and rotated where delta or cell changes
-    pace_rows_plan values;            // values that are stored (n_stay = 0)
-    size_t         n_moved = 0;       // entries that go to another cell
+    size_t n_moved;                   // entries that change their cell
+
+    pace_moves captures;              // keys without a reference, to the reference's new cell
+    pace_moves references;            // that change their cell
+    pace_moves values;                // likewise
+    pace_turns keys;
 };
 
 // Checks the ranks against the cache; throws PACE_INVALID_ARGUMENT or PACE_STALE.

@@ -42,9 +42,9 @@ static void set_change(pace_change * change, const pace_plan & plan, uint32_t n_
         *change            = {};
         change->n_before   = n_before;
         change->n_after    = (uint32_t) plan.n_kept;
-        change->n_rotated  = (uint32_t) (plan.rotate.size() + plan.capture.n_move());
+        change->n_rotated  = (uint32_t) plan.keys.size();
         change->n_moved    = (uint32_t) plan.n_moved;
-        change->n_captured = (uint32_t) plan.capture.size();
+        change->n_captured = (uint32_t) plan.captures.size();
         change->micros     = ggml_time_us() - start;
     }
 }

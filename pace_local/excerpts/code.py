@@ -13,7 +13,7 @@ from pace_local.excerpts.layout import PLAIN, Found, Layout, Lines
 from pace_local.excerpts.text import patterns_in, plain_levels
 
 _DEEPEST = 100
-"""Nesting beyond this is one level, so that cutting recurses no deeper."""
+"""Nesting beyond this is one level, so that the levels of syntax stay below ``PLAIN``."""
 
 _BODY_FIELDS = frozenset({"body", "consequence", "definition", "declaration"})
 _WRAPPERS = frozenset({"decorated_definition", "export_statement", "template_declaration"})
@@ -96,10 +96,9 @@ def _find_definitions(lines: Lines, grammar: Grammar, nodes: list[Node] | tuple[
                 continue
             name = f"{owner}.{text}" if owner else text
             if kind != "anonymous":
-                field_like = kind in ("value", "members") and (
-                    outer.kind == "type" or text != _plain(name_node)
-                )
-                named.append((name_node.start_byte, name, "field" if field_like else kind, node))
+                is_member = kind == "value" and (outer.kind == "type" or name_node.type == "attribute")
+                shown = "field" if is_member or kind == "members" else kind
+                named.append((name_node.start_byte, name, shown, node))
             if _qualifies(node, kind, language.values_qualify):
                 qualifier = name
         is_local = kind in ("function", "anonymous") or (outer.is_local and kind not in ("type", "impl"))
@@ -123,7 +122,7 @@ def _found(lines: Lines, node: Node, name: str, kind: str, at: int) -> Found:
     if body is not None and body.start_byte > node.start_byte:
         end = min(body.start_byte, start + _SIGNATURE_CHARACTERS)
     signature = lines.data[start : min(end, start + _SIGNATURE_CHARACTERS)].decode("utf-8", "ignore").rstrip()
-    return Found(name, "field" if kind == "members" else kind, at, first, last, signature)
+    return Found(name, kind, at, first, last, signature)
 
 
 def _kind(node: Node, kind: str, outer: _Frame) -> str | None:
@@ -209,11 +208,12 @@ def _mark_borders(root: Node, levels: list[int], lines: Lines, leading: frozense
     stack = [(root, 0)]
     while stack:
         node, depth = stack.pop()
-        edge = _rows(lines, node)[0]  # last line that is taken
-        waiting: int | None = None  # first line of the comments before the next sibling
-        previous: tuple[bool, str | None] | None = (
-            None  # the last sibling: whether it has several lines, its field
-        )
+        edge = _rows(lines, node)[0]
+        """Last line that is taken."""
+        waiting: int | None = None
+        """First line of the comments before the next sibling."""
+        previous: tuple[bool, str | None] | None = None
+        """Of the last sibling, whether it has several lines, and its field."""
         for index, child in enumerate(node.children):
             first, last = _rows(lines, child)
             if last > first and child.end_byte - child.start_byte > small:

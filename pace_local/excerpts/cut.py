@@ -206,19 +206,19 @@ def _excerpts(path: str, lines: Lines, layout: Layout, spans: list[tuple[int, in
             start_line=first + 1,
             end_line=last + 1,
             text=text,
-            kind=_kind(layout, bool(defines), around),
+            kind=_kind(layout, around, bool(defines), any(one.kind == "section" for one in inside)),
             defines=defines,
             mentions=frozenset(_mentions(layout, text, [name for _, name in names])),
             scope=around[-1].name if around else "",
             head="\n".join(one.signature for one in around),
+            offset=start,
         )
         around += [one for one in inside if one.kind in _ENCLOSING and one.last_line > last]
 
 
-def _kind(layout: Layout, defines: bool, around: list[Found]) -> ExcerptKind:
+def _kind(layout: Layout, around: list[Found], defines: bool, has_section: bool) -> ExcerptKind:
     if layout.style in ("prose", "settings"):
-        in_section = any(one.kind == "section" for one in around)
-        return "section" if defines or in_section else "text"
+        return "section" if has_section or any(one.kind == "section" for one in around) else "text"
     if defines:
         return "definitions"
     return "part" if around else "statements"

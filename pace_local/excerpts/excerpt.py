@@ -60,6 +60,9 @@ class Excerpt:
     """Signatures of the definitions (or the headings) that it stands inside, outermost first, as they stand
     in the file, without a line end at the end; empty at top level. Not part of ``text``."""
 
+    offset: int = 0
+    """Characters of the file before it. It tells apart the parts of one long line."""
+
     @property
     def names(self) -> tuple[str, ...]:
         """Qualified names that this excerpt defines, in order."""

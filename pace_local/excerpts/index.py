@@ -80,6 +80,8 @@ class ExcerptIndex:
         sites = self.sites.get(used, [])
         path = self.excerpts[at].path
         own = [site for site in sites if self.excerpts[site[0]].path == path]
+        if not own and not looks_like_name(used):  # in another file's prose it may be any word
+            sites = [site for site in sites if site[1].kind not in ("key", "section")]
         if not own and not (
             looks_like_name(used) or used[0].isupper() or f"{used}(" in self.excerpts[at].text
         ):

@@ -21,6 +21,7 @@ from pace_local.errors import ConfigError
 from pace_local.excerpts.excerpt import CountTokens, Definition, Excerpt, Pick
 from pace_local.excerpts.index import MOST_DEFINERS, ExcerptIndex, Site
 from pace_local.excerpts.names import Name, is_constant, named_files, prompt_names
+from pace_local.excerpts.words import prompt_terms, word_terms
 
 _SHARE_PARTS = 0.5
 _SHARE_USES = 0.4
@@ -82,7 +83,7 @@ def pick(
                 sizes[at] = count_tokens(index.excerpts[at].text)
             if not picks and sizes[at] > budget_tokens:
                 return [Pick(index.excerpts[at], reason, sizes[at], ranking.scores[at], too_large=True)]
-            if sizes[at] <= allowance or not picks:
+            if sizes[at] <= allowance:
                 picks[at] = Pick(index.excerpts[at], reason, sizes[at], ranking.scores[at])
                 allowance -= sizes[at]
                 left -= sizes[at]
@@ -101,11 +102,14 @@ class _Ranking:
         self._excerpts = index.excerpts
         self._files = set(named_files(prompt, index.paths))
         self._names = [name for name in prompt_names(prompt) if not self._is_file(name)]
+        self._terms = set(prompt_terms(prompt))
         self.scores = index.words.scores(prompt)
         """BM25 alone."""
         self._relevance = list(self.scores)
         """BM25, and for each name that is mentioned what a rare word would add; twice that if it is sure."""
         self._mentions: list[list[Name]] = [[] for _ in self._excerpts]
+        self._rare: set[Name] = set()
+        """Names that few excerpts mention, so that one which does is likely to be meant."""
         for name in self._names:
             self._weigh_mentions(name)
 
@@ -120,7 +124,7 @@ class _Ranking:
             yield 1.0, [(best, self._reason(best))]
             yield _SHARE_CONSTANTS, self._constants_of(best)
         yield 1.0, self._in_named_files(lambda at: self._relevance[at] > 0)
-        yield _SHARE_MENTIONS, self._by_relevance(lambda at: bool(self._mentions[at]))
+        yield _SHARE_MENTIONS, self._by_relevance(lambda at: not self._rare.isdisjoint(self._mentions[at]))
         yield 1.0, self._by_relevance(lambda at: self._relevance[at] > 0)
         yield 1.0, self._in_named_files(lambda at: True)
         if not defining and not self._files and not any(self._relevance):
@@ -136,9 +140,11 @@ class _Ranking:
             for at, excerpt in enumerate(self._excerpts)
             if (sought in excerpt.text.casefold() if name.is_phrase else name.leaf in excerpt.mentions)
         ]
-        # What may be a plain word is taken for a name where it is rare.
-        if not name.is_sure and len(places) > max(MOST_DEFINERS, len(self._excerpts) // 20):
-            return
+        is_rare = len(places) <= max(MOST_DEFINERS, len(self._excerpts) // 20)
+        if not is_rare and not name.is_sure:
+            return  # then it may be a plain word
+        if is_rare:
+            self._rare.add(name)
         bonus = (2 if name.is_sure else 1) * math.log1p(len(self._excerpts) / (1 + len(places)))
         for at in places:
             self._mentions[at].append(name)
@@ -197,10 +203,11 @@ class _Ranking:
         )
 
     def _constants_of(self, at: int) -> _Reasoned:
-        """Definitions of the constants that an excerpt uses."""
+        """Definitions of the constants that an excerpt uses and that share a word with the prompt."""
         place = f"{self._file(at)}:{self._excerpts[at].start_line}"
         for used in self._index.identifiers_of(at):
-            for site, target in self._index.resolved(used, at) if is_constant(used) else ():
+            is_asked = is_constant(used) and not self._terms.isdisjoint(word_terms(used))
+            for site, target in self._index.resolved(used, at) if is_asked else ():
                 yield site, f"defines {target.name}, used at {place}"
 
     def _in_named_files(self, is_wanted: Callable[[int], bool]) -> _Reasoned:

@@ -15,7 +15,7 @@ _SETTINGS = frozenset(
 )
 _UNDERLINES = "=-~^"
 _ATX = re.compile(r" {0,3}(#{1,6})(?=\s|$)")
-_UNDERLINE = re.compile(r"([=\-~^])\1{2,}[ \t]*$")
+_UNDERLINE = re.compile(r"([=\-~^])\1{2,}\s*$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 _CODE = re.compile(
@@ -26,10 +26,11 @@ _CODE = re.compile(
     r"(?P<name>[^\W\d][\w.:]*[?!]?)"
 )
 _KEY = re.compile(r"""^[ \t]*(?:-[ \t]+)?(["']?)(?P<name>[^\W\d][\w.-]*)\1[ \t]*(?:[:?+]?=(?!=)|:(?!:))""")
-_TABLE = re.compile(r"^[ \t]*\[{1,2}(?P<name>[\w.\-\" ]+)\]{1,2}[ \t]*(?:[#;].*)?$")
+_TABLE = re.compile(r"^[ \t]*\[{1,2}(?P<name>[\w.\-\" ]+)\]{1,2}\s*(?:[#;].*)?$")
 _TERM = re.compile(
-    r"(?:`(?P<code>[^\W\d][\w.]*(?:\(\))?)`|(?<![\w`])(?P<constant>[A-Z][A-Z0-9_]+))[*]*[ \t]*"
-    r"(?:=(?!=)|:(?!:)|\||—|–|is\b|are\b|means\b|defaults\b|returns\b)"
+    r"(?:`(?P<code>[^\W\d][\w.]*(?:\(\))?)`[*]*[ \t]*(?:\||—|–)?"
+    r"|(?<![\w`])(?P<constant>[A-Z][A-Z0-9_]+)[*]*[ \t]*)"
+    r"(?:(?<=[|—–])|=(?!=)|:(?!:)|is\b|are\b|means\b|defaults\b|returns\b)"
 )
 _MEMBER = re.compile(
     r"^[ \t]*(?:(?:public|private|protected|internal|static|abstract|final|sealed|override|virtual|async"
@@ -139,8 +140,8 @@ def _patterns_in_line(text: str, style: Style) -> Iterator[tuple[str, str, int]]
         return
     match = _CODE.match(text)
     word = match["word"] if match else ""
-    # In a sentence the keywords are words: "type of order", "let us". In code no second word follows a name, but
-    # one may follow the type of a constant.
+    # In a sentence the keywords are words: "type of order", "let us". In code no second word follows a name,
+    # but one may follow the type of a constant.
     if match and not ((style == "prose" or word in _VALUE_WORDS) and _SECOND_WORD.match(text, match.end())):
         kind = "function" if word in _FUNCTION_WORDS else "value" if word in _VALUE_WORDS else "type"
         yield match["name"].rstrip(".:").replace("::", "."), kind, match.start("name")

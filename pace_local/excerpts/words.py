@@ -30,7 +30,7 @@ STOP_WORDS = frozenset(
         once one only or other our out over own please same say says she should show shows so some such tell
         than that the their them then there these they this those through to too under until up us use used
         uses using very want was we were what when where which while who whom whose why will with within
-        without would you your explain describe write find code file files function
+        without would you your explain describe write find
         """,
     )
 )
@@ -53,21 +53,29 @@ class WordIndex:
         if known:
             import bm25s  # not before it is needed: it takes a quarter of a second
 
-            self._retriever = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
+            self._retriever = bm25s.BM25(method="lucene", k1=1.2, b=0.4)
             self._retriever.index((corpus, known), create_empty_token=False, show_progress=False)
 
     def scores(self, prompt: str) -> list[float]:
         """How well each excerpt fits the words of a prompt, 0 where they share none."""
-        terms = dict.fromkeys(_prompt_terms(prompt))
+        terms = dict.fromkeys(prompt_terms(prompt))
         query = [self._vocabulary[term] for term in terms if term in self._vocabulary]
         if not query:
             return [0.0] * self._size
         return [round(float(score), 4) for score in self._retriever.get_scores(query)]
 
 
-def _prompt_terms(prompt: str) -> Iterator[str]:
+def prompt_terms(prompt: str) -> Iterator[str]:
+    """Terms of a prompt, without the words that every prompt holds, unless it holds no others.
+
+    Two or three words in a row are a term together as well: "position cap" may stand in code as
+    ``position_cap``.
+    """
     words = _WORD.findall(prompt)
-    return _terms([word for word in words if word.casefold() not in STOP_WORDS] or words)
+    yield from _terms([word for word in words if word.casefold() not in STOP_WORDS] or words)
+    for count in (2, 3):
+        for start in range(len(words) - count + 1):
+            yield "".join(_terms(words[start : start + count]))
 
 
 def _excerpt_terms(excerpt: Excerpt) -> Iterator[str]:
@@ -97,7 +105,7 @@ def word_terms(word: str) -> tuple[str, ...]:
         else:
             result.append(_stem(part.casefold()))
     if len(parts) > 1:  # so that parse_order, parseOrder and PARSE_ORDER are one term too
-        result.append("".join(parts).casefold())
+        result.append("".join(result))
     return tuple(result)
 
 
