@@ -32,6 +32,9 @@ llama: Any
 
 API_VERSION = 1
 
+_SPIN_COUNT = "1000"
+"""Rounds that a thread of OpenMP spins before it sleeps; measured, see docs/LOG.md."""
+
 logger = logging.getLogger("pace_local.native")
 logger.addHandler(logging.NullHandler())
 
@@ -157,14 +160,14 @@ class Build:
         return list(self.facts.get("isa", []))
 
 
-_recent: deque[str] = deque(maxlen=64)
+_recent: deque[tuple[int, str]] = deque(maxlen=64)
 _recent_lock = threading.Lock()
 
 
 def recent_complaints() -> list[str]:
     """Warnings and errors that the native side has logged lately, oldest first."""
     with _recent_lock:
-        return list(_recent)
+        return [line for _, line in _recent]
 
 
 def forget_complaints() -> None:
@@ -234,6 +237,9 @@ def missing_instruction_sets(build: Build) -> list[str]:
 def _import_bindings(folder: Path) -> ModuleType:
     loaded = sys.modules.get("llama_cpp.llama_cpp")
     if loaded is None:
+        # OpenMP's threads wait at a barrier by spinning for milliseconds. On a busy machine they then spin
+        # for a thread that is not running, and decoding becomes many times slower.
+        os.environ.setdefault("GOMP_SPINCOUNT", _SPIN_COUNT)
         before = os.environ.get("LLAMA_CPP_LIB_PATH")
         os.environ["LLAMA_CPP_LIB_PATH"] = str(folder)
         try:
@@ -288,16 +294,19 @@ def _check(lib: Any, status: int) -> None:
         raise CacheLostError(name, message) if name == "CACHE_LOST" else NativeError(name, message)
 
 
-_LEVELS = {1: logging.DEBUG, 2: logging.WARNING, 3: logging.ERROR, 4: logging.DEBUG, 5: logging.DEBUG}
+_LEVELS = {3: logging.WARNING, 4: logging.ERROR}
+"""Level of ggml -> level of :data:`logger`. What ggml takes for information is of use in debugging alone."""
 
 
 def _take_native_log(level: int, text: bytes, _data: object) -> None:
     line = text.decode("utf-8", errors="replace").rstrip("\n")
-    if level in (2, 3) and line:
+    severity = _LEVELS.get(level, logging.DEBUG)
+    # upstream adds a second error to the one that gives the reason
+    if severity > logging.DEBUG and line and not line.endswith(": failed to load model"):
         with _recent_lock:
-            _recent.append(line)
+            _recent.append((severity, line))
     if line:
-        logger.log(_LEVELS.get(level, logging.DEBUG), "%s", line)
+        logger.log(severity, "%s", line)
 
 
 @functools.cache
@@ -481,7 +490,9 @@ def _as_change(change: _Change) -> Change:
 def last_complaint() -> str:
     """The last error that the native side has logged, or the last warning; empty if there was none."""
     with _recent_lock:
-        return _recent[-1].removeprefix("llama_model_load: ") if _recent else ""
+        errors = [line for severity, line in _recent if severity == logging.ERROR]
+        lines = errors or [line for _, line in _recent]
+    return lines[-1].removeprefix("llama_model_load: ") if lines else ""
 
 
 @dataclass(frozen=True)

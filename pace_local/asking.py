@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -55,13 +55,14 @@ class Asking:
     Args:
         session: a fresh one.
         sources: the files, in the order in which they are read.
-
-    Raises:
-        ConfigError: if there is nothing to read.
+        proceed: called again and again while files are cut, counted and read; raises to stop that.
     """
 
-    def __init__(self, session: Session, sources: Sequence[SourceText]) -> None:
+    def __init__(
+        self, session: Session, sources: Sequence[SourceText], proceed: Callable[[], None] = lambda: None
+    ) -> None:
         self.session = session
+        self._proceed = proceed
         size = min(_EXCERPT_TOKENS, max(32, session.config.soft_budget // 4))
         self.excerpts = [
             excerpt
@@ -79,6 +80,11 @@ class Asking:
         """Tokens of all excerpts, without what frames them."""
         return sum(self._count(excerpt.text) for excerpt in self.excerpts)
 
+    @property
+    def tokens_to_decode(self) -> int:
+        """The same with the label, headings and fences that the model sees around each."""
+        return sum(self._count(_shown(excerpt)) for excerpt in self.excerpts)
+
     def plan(self, steps: Sequence[Step]) -> list[PlannedStep]:
         """Resolve what each step reads: what it names, or else what its prompt needs.
 
@@ -87,10 +93,12 @@ class Asking:
 
         Raises:
             PlanError: if a read names nothing that is there.
+            ConfigError: if a prompt does not fit the budget.
         """
         planned = []
         for number, step in enumerate(steps, 1):
             prompt = step.prompt or step.text
+            self._check_prompt(prompt)
             answers = tuple(
                 self._answer_number(read, number) for read in step.reads if read.startswith("answer:")
             )
@@ -108,8 +116,15 @@ class Asking:
     def read(self, planned: Sequence[PlannedStep]) -> None:
         """Read all files, with the plan in force from the first excerpt on."""
         self.session.append(SYSTEM_PROMPT, name="system", kind="system")
+        next_use: dict[Excerpt, int] = {}
+        for distance, step in enumerate(planned):
+            for taken in step.picks:
+                next_use.setdefault(taken.excerpt, distance)
         for excerpt in self.excerpts:
-            segment = self.session.append(_shown(excerpt), name=excerpt.label, kind="file")
+            self._proceed()
+            segment = self.session.append(
+                _shown(excerpt), name=excerpt.label, kind="file", next_use=next_use.get(excerpt)
+            )
             self._segment_of[excerpt] = segment.name
             self._follow(planned)
 
@@ -125,8 +140,14 @@ class Asking:
         """Ask the step of a number, from 0, and yield events while the model answers."""
         self._follow(planned[number:])
         name = f"answer:{number + 1}"
+        readers = (away for away, step in enumerate(planned[number:]) if number + 1 in step.answers)
         yield from self.session.generate(
-            planned[number].prompt, name=name, max_tokens=max_tokens, sampling=sampling, stop=stop
+            planned[number].prompt,
+            name=name,
+            max_tokens=max_tokens,
+            sampling=sampling,
+            stop=stop,
+            next_use=next(readers, None),
         )
         self._answers.append(name)
 
@@ -142,10 +163,20 @@ class Asking:
         )
 
     def _count(self, text: str) -> int:
+        self._proceed()
         return len(self.session.model.tokenize(text))
 
     def _cost(self, text: str) -> int:
         return self._count(text) + _TURN_TOKENS
+
+    def _check_prompt(self, prompt: str) -> None:
+        config = self.session.config
+        if self._cost(SYSTEM_PROMPT) + self._cost(prompt) > config.soft_budget:
+            raise ConfigError(
+                f"a prompt of {self._count(prompt)} tokens and a system prompt of "
+                f"{self._count(SYSTEM_PROMPT)} do not fit a budget of {config.budget}; "
+                "raise the budget or shorten the prompt"
+            )
 
     def _room(self, prompt: str) -> int:
         config = self.session.config
@@ -159,13 +190,15 @@ class Asking:
 
     def _answer_number(self, read: str, number: int) -> int:
         text = read.removeprefix("answer:")
-        if not text.isdigit() or not 1 <= int(text) < number:
+        if number == 1:
+            raise PlanError(f"step 1 reads {read!r}, and no step comes before it; leave it out")
+        if not re.fullmatch(r"\d{1,9}", text) or not 1 <= int(text) < number:
             raise PlanError(f"step {number} reads {read!r}; use answer:K with K from 1 to {number - 1}")
         return int(text)
 
     def _named(self, read: str) -> list[Excerpt]:
         path, _, rest = read.rpartition(":")
-        lines = re.fullmatch(r"(\d+)(?:-(\d+))?", rest) if path else None
+        lines = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", rest) if path else None
         if lines:
             first, last = int(lines[1]), int(lines[2] or lines[1])
             found = [

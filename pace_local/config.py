@@ -12,6 +12,11 @@ KEY_TYPES = ("f16", "f32", "bf16", "q8_0")
 VALUE_TYPES = ("f16", "f32", "bf16", "q8_0")
 MINIMUM_BUDGET = 64
 LONGEST_POSITION = 2**31 - 1
+MOST_THREADS = 512
+"""As many as ggml's own pool of threads can have."""
+
+_WHOLE_NUMBERS = {"budget": False, "position_cap": False, "headroom": False, "recent": True, "threads": True}
+"""Setting -> whether it may be None."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,13 @@ class SessionConfig:
     """Whether all invariants are checked after every operation (slow; for finding faults)."""
 
     def __post_init__(self) -> None:
-        """Check every range."""
+        """Check every type and range."""
+        for name, may_be_none in _WHOLE_NUMBERS.items():
+            value = getattr(self, name)
+            if type(value) is not int and not (value is None and may_be_none):
+                raise ConfigError(f"{name.replace('_', ' ')} is {value!r}; use a whole number")
+        if not isinstance(self.soft_target, (int, float)):
+            raise ConfigError(f"soft target is {self.soft_target!r}; use a share from 0.25 to 1")
         if self.budget < MINIMUM_BUDGET:
             raise ConfigError(
                 f"budget {self.budget} is too small; at least {MINIMUM_BUDGET} tokens are needed"
@@ -93,8 +104,8 @@ class SessionConfig:
             raise ConfigError("value type 'q8_0' needs flash attention; turn it on or use 'f16'")
         if self.reference_type not in (None, "f16", "f32"):
             raise ConfigError(f"reference type {self.reference_type!r} is not f16 or f32")
-        if self.threads is not None and self.threads < 1:
-            raise ConfigError(f"threads {self.threads} is out of range; use 1 or more")
+        if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
+            raise ConfigError(f"threads {self.threads} is out of range; use 1 to {MOST_THREADS}")
 
     @property
     def n_cells(self) -> int:

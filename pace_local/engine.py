@@ -14,12 +14,14 @@ from pace_local import _native
 from pace_local.config import SessionConfig
 from pace_local.errors import CancelledError, ConfigError, ModelError, NativeError
 from pace_local.model import Model
+from pace_local.models import available_memory, format_bytes
 from pace_local.sampling import NativeSampler, Sampling
 
 N_SEQUENCES = 4
 """Sequences of each context; they share one unified cache."""
 
-_NO_SLOT, _ABORTED = 1, 2
+_NO_SLOT, _ABORTED, _INVALID = 1, 2, -1
+_ELEMENT_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32}
 
 
 class Engine:
@@ -39,6 +41,7 @@ class Engine:
         self.model = model
         self.ctx: Any = None
         self.cache: _native.NativeCache | None = None
+        _check_memory(model, config)
         threads = config.threads or psutil.cpu_count(logical=False) or 1
         params = llama.llama_context_default_params()
         params.n_ctx = config.n_cells
@@ -57,7 +60,7 @@ class Engine:
             said = _native.last_complaint() or "no reason was given"
             raise ConfigError(
                 f"no context of {config.n_cells} tokens for {model.name}: {said}; "
-                "lower the budget, or free memory"
+                "lower the budget, or change the types of keys and values"
             )
         try:
             self.capabilities = _native.query(self.ctx)
@@ -112,8 +115,8 @@ class Engine:
         status = self._llama.llama_decode(self.ctx, self._batch)
         if status == 0:
             return
-        # Upstream takes a failed batch out of the cache, except where it never came in.
-        self._llama.llama_memory_seq_rm(self._memory, 0, position, -1)
+        if status not in (_NO_SLOT, _INVALID):  # else nothing of it came in
+            self._llama.llama_memory_seq_rm(self._memory, 0, position, -1)
         if status == _ABORTED:
             raise CancelledError("cancelled while tokens were being decoded")
         if status == _NO_SLOT:
@@ -146,3 +149,21 @@ class Engine:
         """Let decodes run again after :meth:`cancel`."""
         if self.cache is not None:
             self.cache.abort_clear()
+
+
+def _check_memory(model: Model, config: SessionConfig) -> None:
+    """Refuse a cache larger than main memory: upstream writes to every cell, and the system would kill us."""
+    if any(device.kind in ("gpu", "integrated gpu") for device in _native.devices()):
+        return  # the cache lies there, and the driver says no by itself
+    shape = model.shape
+    length = model.metadata(f"{model.metadata('general.architecture')}.attention.key_length")
+    head = int(length) if length else shape.n_embd // max(1, shape.n_head)
+    reference = config.reference_type or ("f32" if config.key_type in ("f32", "bf16") else "f16")
+    element = sum(_ELEMENT_BYTES[kind] for kind in (config.key_type, config.value_type, reference))
+    needed = config.n_cells * shape.n_layer * shape.n_head_kv * head * element
+    free = available_memory()
+    if needed > free:
+        raise ConfigError(
+            f"a budget of {config.budget} tokens needs {format_bytes(needed)} of memory with {model.name}, "
+            f"and {format_bytes(free)} are free; lower the budget"
+        )

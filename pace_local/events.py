@@ -106,4 +106,7 @@ class Finished(Event):
 
 def as_dict(event: Event) -> dict[str, Any]:
     """The event as plain values, with its type under ``"type"``."""
-    return {"type": event.type, **dataclasses.asdict(event)}
+    values = {"type": event.type, **dataclasses.asdict(event)}
+    if isinstance(event, Finished):
+        values["stats"] = event.stats.as_dict()
+    return values

@@ -9,6 +9,8 @@ comparisons between policies fair. It fills the target in this order:
 4. the rest by score, ties to the newer token.
 
 The role markers of a chat turn stay as long as any of its content does, and their cost is part of its price.
+Those of the newest turn stay even before it has content: it is being read or written, and what comes next
+must not stand without them.
 """
 
 from __future__ import annotations
@@ -108,6 +110,16 @@ class _Selection:
         self.left -= int(np.count_nonzero(unpaid))
         np.subtract.at(self._framing_cost, self._turn[ranks[unpaid]], 1)
 
+    def take_newest_markers(self) -> int:
+        """Take the role markers of the newest turn, all or none, and return what they cost."""
+        newest = self.view.turn == self.view.turn[-1]
+        ranks = np.flatnonzero(newest & self.view.framing & (self.reasons == Reason.EVICTED))
+        cost = 0 if self._is_open[self._turn[-1]] else len(ranks)
+        if cost > self.left:
+            return 0
+        self.take_framing_of(ranks, Reason.RECENT)
+        return cost
+
     def _cost_in_order(self, ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         turn = self._turn[ranks]
         cost = np.ones(len(ranks), dtype=np.int64)
@@ -145,7 +157,8 @@ def plan_keep(
     for ranks, reason in ((sinks, Reason.SINK), (every[np.isin(view.segment, list(pinned))], Reason.PINNED)):
         chosen.take_framing_of(ranks, reason)
         chosen.take(ranks, reason)
-    chosen.take(every[::-1], Reason.RECENT, limit=recent)
+    floor = max(0, recent - chosen.take_newest_markers())
+    chosen.take(every[::-1], Reason.RECENT, limit=floor)
     over_budget = _take_reads(chosen, reads) if policy.reads_plan else ()
     score = policy.score(view)
     # A stable sort from the newest on: ties go to the newer token.

@@ -99,6 +99,8 @@ def _step(path: Path, number: int, table: Any) -> Step:
         raise PlanError(f"{where} needs a prompt: the text to ask")
     if prompt is not None and not isinstance(prompt, str):
         raise PlanError(f"{where}: prompt must be a string, not {prompt!r}")
+    if prompt is not None and not prompt.strip():
+        raise PlanError(f"{where} has an empty prompt; write what to ask, or leave it out")
     if not isinstance(reads, list) or not all(isinstance(name, str) for name in reads):
         raise PlanError(f"{where}: reads must be a list of names, not {reads!r}")
     return Step(text, reads, prompt)

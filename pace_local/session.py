@@ -7,46 +7,26 @@ cap. It is single-threaded; only :meth:`Session.cancel` may be called from elsew
 
 from __future__ import annotations
 
-import codecs
 import threading
 import time
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
+from pace_local.answer_text import AnswerText
 from pace_local.config import SessionConfig
-from pace_local.engine import Engine
-from pace_local.errors import (
-    CacheLostError,
-    CancelledError,
-    ConfigError,
-    ContextFullError,
-    NativeError,
-    PaceError,
-)
-from pace_local.events import (
-    Event,
-    Evicted,
-    Finished,
-    FinishReason,
-    Progress,
-    ReadsOverBudget,
-    Rebuilt,
-    Renumbered,
-    Text,
-)
-from pace_local.memory import KeepPlan, Read, plan_keep
+from pace_local.errors import CancelledError, ConfigError, PaceError
+from pace_local.events import Event, Finished, FinishReason, Progress, Text
+from pace_local.memory import KeepPlan, Read
 from pace_local.model import Model
 from pace_local.plan import Plan
 from pace_local.policies import policy_named
 from pace_local.residents import ResidentMap
 from pace_local.sampling import Sampling
 from pace_local.segments import CONTENT_KINDS, ROLE_OF_KIND, Kind, Segment, SegmentTable
-from pace_local.stats import Counters, TurnStats
+from pace_local.session_cache import SessionCache
+from pace_local.stats import TurnStats
 from pace_local.turn_stats import take_stats
 
 Listener = Callable[[Event], None]
@@ -81,21 +61,21 @@ class Session:
             None if self.config.enable_thinking is None else {"enable_thinking": self.config.enable_thinking}
         )
         self._template = model.chat_template(options)
-        self.engine = Engine(model, self.config)
+        self._check_budget()
         self.segments = SegmentTable()
-        self.last_keep: KeepPlan | None = None
+        self._cache = SessionCache(
+            model, self.config, self.policy, self.segments, reads=self._reads, emit=self._emit
+        )
+        self.engine = self._cache.engine
         self._listener = listener
         self._plan = Plan()
-        self._tokens = array("i")
-        self._map = ResidentMap(self.engine.capabilities.n_cells)
         self._role: str | None = None
         self._n_turns = 0
         self._prompt: int | None = None
+        self._arriving: Read | None = None
         self._pending: list[int] = []
-        self._counters = Counters()
-        self._turn_start = self._counters.copy()
+        self._turn_start = self._cache.counters.copy()
         self._turn_is_over = False
-        self._told: set[tuple[int, int, int]] = set()
         self._lock = threading.Lock()
         self._working = False
         try:
@@ -123,32 +103,36 @@ class Session:
     @property
     def session_length(self) -> int:
         """Tokens of the session so far, resident or not."""
-        return len(self._tokens)
+        return len(self._cache.tokens)
 
     @property
     def n_residents(self) -> int:
         """Tokens in the cache now."""
-        return len(self._map)
+        return len(self._cache.map)
 
     @property
     def residents(self) -> ResidentMap:
         """Who is resident, and where; not to be changed."""
-        return self._map
+        return self._cache.map
 
     @property
     def next_position(self) -> int:
         """Position of the next token."""
-        return self._map.next_position
+        return self._cache.map.next_position
 
     @property
     def bounds_positions(self) -> bool:
         """Whether residents are renumbered before positions reach the cap."""
-        asked = self.config.bound_positions
-        return self.policy.bounds_positions if asked is None else asked
+        return self._cache.bounds_positions
+
+    @property
+    def last_keep(self) -> KeepPlan | None:
+        """Who stayed at the last eviction, and why; None before the first."""
+        return self._cache.last_keep
 
     def tokens_of(self, segment: Segment) -> list[int]:
         """Token ids of a segment, resident or not."""
-        return list(self._tokens[segment.start : segment.end])
+        return list(self._cache.tokens[segment.start : segment.end])
 
     def text_of(self, segment: Segment) -> str:
         """Text of a segment, resident or not."""
@@ -157,7 +141,7 @@ class Session:
     @property
     def stats(self) -> TurnStats:
         """Figures of the turn that is running, or of the last one."""
-        return take_stats(self, self._counters, self._turn_start)
+        return take_stats(self, self._cache.counters, self._turn_start)
 
     # Plan and pins
 
@@ -176,7 +160,7 @@ class Session:
             for name in step.reads:
                 self.segments.named(name)
         self._plan = plan
-        self._told.clear()
+        self._cache.told.clear()
 
     def step_done(self) -> None:
         """The nearest step of the plan is done: go on to the next."""
@@ -197,7 +181,13 @@ class Session:
     # Reading
 
     def append(
-        self, text: str, *, name: str | None = None, kind: Kind = "user", pinned: bool | None = None
+        self,
+        text: str,
+        *,
+        name: str | None = None,
+        kind: Kind = "user",
+        pinned: bool | None = None,
+        next_use: int | None = None,
     ) -> Segment:
         """Read a text as one chat turn. All or nothing: if it fails, the turn is withdrawn.
 
@@ -206,6 +196,8 @@ class Session:
             name: of the segment, for plans; None: made from kind and turn.
             kind: what it is; decides the role.
             pinned: whether it always stays; None: if it is a system prompt.
+            next_use: how many steps away the nearest step that reads it is, while it is being read: the
+                plan can name it only afterwards, when a part of a long text may be gone. None: no step does.
 
         Raises:
             ConfigError: for an empty text, an unknown kind, or a pinned text too large for the budget.
@@ -219,9 +211,11 @@ class Session:
             raise ConfigError(f"segment kind {kind!r} is not one of {', '.join(CONTENT_KINDS)}")
         with self._at_work(), self._all_or_nothing():
             self._start_turn()
-            return self._append(text, name, kind, kind == "system" if pinned is None else pinned)
+            return self._append(text, name, kind, kind == "system" if pinned is None else pinned, next_use)
 
-    def _append(self, text: str, name: str | None, kind: Kind, pinned: bool) -> Segment:
+    def _append(
+        self, text: str, name: str | None, kind: Kind, pinned: bool, next_use: int | None = None
+    ) -> Segment:
         role = ROLE_OF_KIND.get(kind, "user")
         frame = self._template.frame(role, first=self._role is None, previous=self._role)
         implied = self.model.tokenize(frame.implied_system, special=True)
@@ -238,7 +232,7 @@ class Session:
             self._read(implied, "system", "system", turn=self._next_turn(), pinned=True)
         turn = self._next_turn()
         self._read_framing(opening, turn)
-        segment = self._read(content, name, kind, turn=turn, pinned=pinned)
+        segment = self._read(content, name, kind, turn=turn, pinned=pinned, next_use=next_use)
         self._read_framing(suffix, turn)
         self._role = role
         if kind == "user":
@@ -246,19 +240,34 @@ class Session:
         return segment
 
     def _read(
-        self, tokens: Sequence[int], name: str | None, kind: Kind, *, turn: int, pinned: bool = False
+        self,
+        tokens: Sequence[int],
+        name: str | None,
+        kind: Kind,
+        *,
+        turn: int,
+        pinned: bool = False,
+        next_use: int | None = None,
     ) -> Segment:
-        start = len(self._tokens)
-        segment = self.segments.add(name, kind, start, start, turn, pinned=pinned)
+        segment = self._open_segment(name, kind, turn, pinned=pinned, next_use=next_use)
         began = time.perf_counter()
         for first in range(0, len(tokens), self.engine.n_batch):
             chunk = tokens[first : first + self.engine.n_batch]
-            self._decode(chunk, segment)
+            self._cache.decode(chunk, segment)
             if kind != "framing":
                 self._emit(Progress(first + len(chunk), len(tokens)))
-        self._counters.prompt_tokens += len(tokens)
-        self._counters.prompt_seconds += time.perf_counter() - began
+        self._cache.counters.prompt_tokens += len(tokens)
+        self._cache.counters.prompt_seconds += time.perf_counter() - began
         return self.segments[segment.id]
+
+    def _open_segment(
+        self, name: str | None, kind: Kind, turn: int, *, pinned: bool = False, next_use: int | None = None
+    ) -> Segment:
+        end = len(self._cache.tokens)
+        segment = self.segments.add(name, kind, end, end, turn, pinned=pinned)
+        if next_use is not None:
+            self._arriving = Read(segment.id, next_use)
+        return segment
 
     def _read_framing(self, tokens: Sequence[int], turn: int) -> None:
         if tokens:
@@ -274,6 +283,7 @@ class Session:
         max_tokens: int = 512,
         sampling: Sampling | None = None,
         stop: Sequence[str] = (),
+        next_use: int | None = None,
     ) -> Iterator[Event]:
         """Read a prompt, if there is one, and let the model answer; events come as they happen.
 
@@ -285,6 +295,7 @@ class Session:
             max_tokens: longest answer, in tokens.
             sampling: None: greedy.
             stop: texts that end the answer; they are not part of it.
+            next_use: of the answer, while it is written; as for :meth:`append`.
 
         Raises:
             ConfigError: for an empty prompt or a limit below 1, before anything is read.
@@ -298,10 +309,16 @@ class Session:
             raise ConfigError("there is nothing to answer; give a prompt, or append a text first")
         if "" in stop:
             raise ConfigError("a stop text is empty; leave it out")
-        return self._generate(prompt, name, max_tokens, sampling or Sampling(), tuple(stop))
+        return self._generate(prompt, name, max_tokens, sampling or Sampling(), tuple(stop), next_use)
 
     def _generate(
-        self, prompt: str | None, name: str | None, max_tokens: int, sampling: Sampling, stop: tuple[str, ...]
+        self,
+        prompt: str | None,
+        name: str | None,
+        max_tokens: int,
+        sampling: Sampling,
+        stop: tuple[str, ...],
+        next_use: int | None,
     ) -> Iterator[Event]:
         with self._at_work(), self.engine.sampler(sampling) as sampler:
             self._start_turn()
@@ -315,7 +332,7 @@ class Session:
                     with self._all_or_nothing():
                         if prompt is not None:
                             self._append(prompt, None, "user", False)
-                        segment = self._open_answer(name)
+                        segment = self._open_answer(name, next_use)
                     yield from self._drain(queue)
                     began = time.perf_counter()
                     for written in range(1, max_tokens + 1):
@@ -325,9 +342,9 @@ class Session:
                             reason = "stop"
                             self._close_answer(token)
                             break
-                        self._decode([token], segment)
-                        self._counters.generated_tokens += 1
-                        self._counters.generated_seconds += time.perf_counter() - began
+                        self._cache.decode([token], segment)
+                        self._cache.counters.generated_tokens += 1
+                        self._cache.counters.generated_seconds += time.perf_counter() - began
                         text, stopped = answer.add(self.model.piece(token))
                         if text:
                             self._emit(Text(text, written))
@@ -344,21 +361,21 @@ class Session:
                     self._turn_is_over = True
                 rest = answer.finish()
                 if rest:
-                    written = self._counters.generated_tokens - self._turn_start.generated_tokens
+                    written = self._cache.counters.generated_tokens - self._turn_start.generated_tokens
                     self._emit(Text(rest, written))
                 self._emit(Finished(reason, answer.text, self.stats))
                 yield from self._drain(queue)
             finally:
                 self._queue = None
 
-    def _open_answer(self, name: str | None) -> Segment:
+    def _open_answer(self, name: str | None, next_use: int | None) -> Segment:
         assert self._role is not None
         self._flush_pending()
         turn = self._next_turn()
         self._read_framing(
             self.model.tokenize(self._template.generation_prefix(self._role), special=True), turn
         )
-        return self.segments.add(name, "answer", len(self._tokens), len(self._tokens), turn)
+        return self._open_segment(name, "answer", turn, next_use=next_use)
 
     def _close_answer(self, end_token: int | None) -> None:
         """Leave the end of the turn to be read with what comes next."""
@@ -382,118 +399,17 @@ class Session:
         if self._working:
             self.engine.cancel()
 
-    # The cache
-
-    def _decode(self, tokens: Sequence[int], segment: Segment) -> None:
-        """Decode up to one micro-batch of a segment; residents are within the budget before and after."""
-        n = len(tokens)
-        self._make_room(n)
-        position = self._map.next_position
-        self.engine.decode(tokens, position)
-        before = len(self._map)
-        self._map.append(
-            n, len(self._tokens), segment=segment.id, turn=segment.turn, framing=segment.kind == "framing"
-        )
-        self._tokens.extend(tokens)
-        self.segments.extend(segment.id, len(self._tokens))
-        self._counters.highest_position = max(self._counters.highest_position, position + n - 1)
-        if len(self._map) > self.config.budget:
-            try:
-                self._evict()
-            except NativeError:
-                self.engine.remove_from(position)
-                self._map.truncate(before)
-                del self._tokens[-n:]
-                self.segments.extend(segment.id, len(self._tokens))
-                raise
-        if self.config.check:
-            self.check()
-
-    def _make_room(self, n: int) -> None:
-        if not self.policy.evicts and len(self._map) + n > self.config.budget:
-            raise ContextFullError(
-                f"policy 'none' evicts nothing and the budget of {self.config.budget} tokens is full; "
-                "raise the budget or choose another policy"
-            )
-        if self.bounds_positions and self._map.next_position + n > self.config.position_cap:
-            self._renumber()
-
-    def _evict(self) -> None:
-        began = time.perf_counter()
-        n = len(self._map)
-        view = self._map.view(len(self._tokens))
-        plan = plan_keep(
-            view,
-            self.policy,
-            target=self.config.soft_budget,
-            recent=self.config.recent_tokens,
-            reads=self._reads(),
-            pinned=self.segments.pinned,
-        )
-        change = self.engine.cache.retain(plan.keep, n) if self.engine.cache else None
-        assert change is not None
-        gone = np.delete(view.segment, plan.keep)
-        ids, counts = np.unique(gone, return_counts=True)
-        self._map.keep(plan.keep)
-        self.last_keep = plan
-        seconds = time.perf_counter() - began
-        self._counters.evicted += len(gone)
-        self._counters.evictions += 1
-        self._counters.planning_seconds += seconds
-        lost = {self.segments[int(i)].name: int(count) for i, count in zip(ids, counts, strict=True)}
-        self._emit(Evicted(len(gone), len(self._map), lost, seconds))
-        for part in plan.over_budget:
-            told = (part.segment, part.step, part.kept)
-            if told not in self._told:
-                self._told.add(told)
-                self._emit(
-                    ReadsOverBudget(part.step, self.segments[part.segment].name, part.kept, part.resident)
-                )
-
-    def _renumber(self) -> None:
-        assert self.engine.cache is not None
-        n, before = len(self._map), self._map.next_position
-        began = time.perf_counter()
-        try:
-            self.engine.cache.renumber(np.arange(n, dtype=np.uint32), n)
-            self._map.renumber()
-        except CacheLostError as error:
-            self._rebuild(str(error))
-        seconds = time.perf_counter() - began
-        self._counters.renumberings += 1
-        self._counters.renumbering_seconds += seconds
-        self._emit(Renumbered(n, before, self._map.next_position, seconds))
-
-    def _rebuild(self, reason: str) -> None:
-        """Decode the residents again after a device lost the cache."""
-        tokens = np.frombuffer(self._tokens, dtype=np.int32)[self._map.token_index]
-        self._map.renumber()
-        n, first, cancelled = len(self._map), 0, False
-        while first < n:
-            try:
-                self.engine.decode(tokens[first : first + self.engine.n_batch], first)
-            except CancelledError:
-                # Stopping here would lose residents that the caller never asked to lose.
-                cancelled = True
-                self.engine.resume()
-            except PaceError:
-                self._map.truncate(first)
-                raise
-            else:
-                first += self.engine.n_batch
-        if cancelled:
-            self.engine.cancel()
-        self._emit(Rebuilt(n, reason))
-
     def _reads(self) -> list[Read]:
         reads = []
         if self._prompt is not None:
             # What the user asks for last is read by the current step, whatever the plan says.
             reads.append(Read(self._prompt, 0))
-        for name, step in sorted(self._plan.next_use().items(), key=lambda use: use[1]):
-            segment = self.segments.named(name)
-            if segment.id != self._prompt:
-                reads.append(Read(segment.id, step))
+        uses = {self.segments.named(name).id: step for name, step in self._plan.next_use().items()}
+        if self._arriving is not None:
+            uses.setdefault(self._arriving.segment, self._arriving.step)
+        for segment, step in sorted(uses.items(), key=lambda use: use[1]):
+            if segment != self._prompt:
+                reads.append(Read(segment, step))
         return reads
 
     # Keeping order
@@ -504,26 +420,17 @@ class Session:
         Raises:
             AssertionError: a fault of this package.
         """
-        assert self.engine.cache is not None
-        native, own = self.engine.cache.residents(), self._map
-        assert len(native) == len(own), f"{len(native)} native residents, {len(own)} in the map"
-        assert len(own) <= self.config.budget, f"{len(own)} residents over the budget"
-        assert np.array_equal(native["position"], own.position), "positions differ"
-        tokens = np.frombuffer(self._tokens, dtype=np.int32)[own.token_index] if len(own) else np.empty(0)
-        assert np.array_equal(native["token"], tokens), "tokens differ"
-        assert np.all(np.diff(own.position) > 0), "positions do not increase"
-        assert np.all(np.diff(own.token_index) > 0), "token indices do not increase"
-        if self.bounds_positions and len(own):
-            assert own.position[-1] < self.config.position_cap, "a position reached the cap"
-        assert len(np.unique(native["cell"])) == len(native), "two residents in one cell"
+        self._cache.check()
 
-    def _check_positions(self) -> None:
+    def _check_budget(self) -> None:
         trained = self.model.shape.n_ctx_train
         if 0 < trained < self.config.budget:
             raise ConfigError(
                 f"budget {self.config.budget} is above the {trained} tokens of context that "
                 f"{self.model.name} was trained for; lower the budget"
             )
+
+    def _check_positions(self) -> None:
         limit = self.engine.capabilities.max_position
         if limit and (not self.bounds_positions or self.config.position_cap > limit):
             raise ConfigError(
@@ -552,7 +459,7 @@ class Session:
 
     def _start_turn(self) -> None:
         if self._turn_is_over:
-            self._turn_start = self._counters.copy()
+            self._turn_start = self._cache.counters.copy()
             self._turn_is_over = False
 
     def _next_turn(self) -> int:
@@ -570,25 +477,22 @@ class Session:
         try:
             yield
         finally:
+            self._arriving = None
             self._working = False
             self.engine.resume()
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
         """Withdraw all tokens that were read inside, if it fails. Evictions made for them stay."""
-        tokens, segments, turns = len(self._tokens), len(self.segments), self._n_turns
+        tokens, segments, turns = len(self._cache.tokens), len(self.segments), self._n_turns
         role, prompt, pending, plan = self._role, self._prompt, self._pending, self._plan
         try:
             yield
         except BaseException:
-            rank = self._map.rank_of_index(tokens)
-            if rank < len(self._map):
-                self.engine.remove_from(int(self._map.position[rank]))
-                self._map.truncate(rank)
-            del self._tokens[tokens:]
+            self._cache.withdraw(tokens)
             self.segments.truncate(segments)
             self._n_turns, self._role, self._prompt, self._pending = turns, role, prompt, pending
-            self._told = {told for told in self._told if told[0] < segments}
+            self._cache.told = {told for told in self._cache.told if told[0] < segments}
             if any(name not in self.segments for name in self._plan.next_use()):
                 self._plan = plan  # a listener has planned to read what is no more
             raise
@@ -608,39 +512,3 @@ class Session:
     def _drain(queue: list[Event]) -> Iterator[Event]:
         yield from queue
         queue.clear()
-
-
-class AnswerText:
-    """Bytes of tokens, put together as text; holds back what may be the start of a stop text."""
-
-    def __init__(self, stop: Sequence[str]) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._stop = stop
-        self._held = ""
-        self.text = ""
-
-    def add(self, piece: bytes) -> tuple[str, bool]:
-        """New text that is certain to belong to the answer, and whether a stop text was found."""
-        self._held += self._decoder.decode(piece)
-        found = [at for at in (self._held.find(stop) for stop in self._stop) if at >= 0]
-        if found:
-            return self._release(min(found), forget=True), True
-        kept = max((self._overlap(stop) for stop in self._stop), default=0)
-        return self._release(len(self._held) - kept), False
-
-    def finish(self) -> str:
-        """What was held back, once no more comes."""
-        self._held += self._decoder.decode(b"", final=True)
-        return self._release(len(self._held))
-
-    def _release(self, count: int, *, forget: bool = False) -> str:
-        text, self._held = self._held[:count], "" if forget else self._held[count:]
-        self.text += text
-        return text
-
-    def _overlap(self, stop: str) -> int:
-        """Longest end of the held text that a stop text begins with."""
-        for length in range(min(len(stop) - 1, len(self._held)), 0, -1):
-            if self._held.endswith(stop[:length]):
-                return length
-        return 0

@@ -39,38 +39,23 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def prepare_model(flag: str | None, *, quiet: bool = False) -> ResolvedModel:
-    """Choose a model, say which and why, and fetch it if it is not here.
-
-    Raises:
-        ModelError, StorageError, ConfigError: if that fails.
-    """
-    choice = selected_model(flag, accelerators() if not flag else [], available_memory())
-    line = ProgressLine()
-    tell = (lambda _line: None) if quiet else line.say
-    tell(f"model: {choice.reason}")
-    try:
-        return resolve_model(choice.reference, progress=line, say=tell)
-    finally:
-        line.close()
-
-
 class Stop:
     """A request to stop, from Ctrl-C or a time limit, that running work looks at."""
 
     def __init__(self) -> None:
         self._reason: PaceError | None = None
         self._actions: list[Callable[[], None]] = []
-        self._lock = threading.Lock()
+        # A second Ctrl-C can come while the main thread is still in the first one's request.
+        self._lock = threading.RLock()
 
     def request(self, reason: PaceError) -> None:
         """Ask to stop; the first reason counts."""
         with self._lock:
             if self._reason is None:
                 self._reason = reason
-            actions = list(self._actions)
-        for action in actions:
-            action()
+            # Under the lock, so that no action runs after its ``calling`` has ended.
+            for action in list(self._actions):
+                action()
 
     @property
     def reason(self) -> PaceError | None:
@@ -94,13 +79,40 @@ class Stop:
                 self._actions.remove(action)
 
 
+def prepare_model(flag: str | None, stop: Stop, *, quiet: bool = False) -> ResolvedModel:
+    """Choose a model, say which and why, and fetch it if it is not here.
+
+    Raises:
+        ModelError, StorageError, ConfigError: if that fails.
+        CancelledError, TimeLimitError: if it was asked to stop; what was fetched is kept.
+    """
+    choice = selected_model(flag, accelerators() if not flag else [], available_memory())
+    line = ProgressLine()
+    tell = (lambda _line: None) if quiet else line.say
+    tell(f"model: {choice.reason}")
+    fetching = threading.get_ident()
+
+    def progress(done: int, total: int, what: str) -> None:
+        # Only the thread that fetches can be stopped by an error; the one that watches pip cannot.
+        if threading.get_ident() == fetching:
+            stop.raise_if_asked()
+        if not quiet:
+            line(done, total, what)
+
+    try:
+        return resolve_model(choice.reference, progress=progress, say=tell)
+    finally:
+        line.close()
+
+
 def run_stoppable(work: Callable[[Stop], T], seconds: float | None = None) -> T:
     """Run work in a thread, so that Ctrl-C reaches it while native code runs.
 
     The first Ctrl-C, or the time limit, asks it to stop; a second Ctrl-C ends the process at once.
+    SIGTERM counts as Ctrl-C. Call it in the main thread.
 
     Raises:
-        CancelledError, TimeLimitError: if it was stopped.
+        CancelledError, TimeLimitError: if it was stopped, whatever error of ours that led to in the work.
         Whatever the work raises.
     """
     stop = Stop()
@@ -120,8 +132,11 @@ def run_stoppable(work: Callable[[Stop], T], seconds: float | None = None) -> T:
 
     thread = threading.Thread(target=body, name="work", daemon=True)
     timer = None
-    before = signal.signal(signal.SIGINT, interrupt)
-    before_term = signal.signal(signal.SIGTERM, interrupt)
+    # A shell makes its background jobs ignore Ctrl-C, which is meant for those in the foreground.
+    heeded = [
+        number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_IGN
+    ]
+    before = {number: signal.signal(number, interrupt) for number in heeded}
     try:
         if seconds is not None:
             reason = TimeLimitError(f"the time limit of {seconds:g} s was reached")
@@ -132,12 +147,12 @@ def run_stoppable(work: Callable[[Stop], T], seconds: float | None = None) -> T:
         while thread.is_alive():
             thread.join(0.2)
     finally:
-        signal.signal(signal.SIGINT, before)
-        signal.signal(signal.SIGTERM, before_term)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         if timer is not None:
             timer.cancel()
     if failure:
-        if stop.reason is not None and isinstance(failure[0], CancelledError):
+        if stop.reason is not None and isinstance(failure[0], PaceError):
             raise stop.reason
         raise failure[0]
     stop.raise_if_asked()

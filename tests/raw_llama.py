@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pace_local._native import CACHE_TYPES
 from pace_local.testing import TinySpec, tiny_model
 
 Float32Array = NDArray[np.float32]
@@ -27,20 +28,52 @@ def loaded(llama: Any, models: Path, spec: TinySpec, **options: Any) -> Iterator
 
 
 class Loaded:
-    """A tiny model in one context of one sequence."""
+    """A tiny model in one context.
+
+    Args:
+        llama: the bindings.
+        path: the file of the model.
+        spec: what it was made from.
+        cache: type of cached keys.
+        values: type of cached values.
+        n_ctx: cells.
+        n_ubatch: most tokens in one graph.
+        n_seq: sequences.
+        unified: whether sequences share one stream of cells.
+        flash: whether attention is computed by the fused kernel; without it, V is stored transposed.
+        model: further fields of llama_model_params.
+        context: further fields of llama_context_params.
+    """
 
     def __init__(
-        self, llama: Any, path: Path, spec: TinySpec, *, cache: str = "f16", n_ctx: int = 512
+        self,
+        llama: Any,
+        path: Path,
+        spec: TinySpec,
+        *,
+        cache: str = "f16",
+        values: str = "f16",
+        n_ctx: int = 512,
+        n_ubatch: int = 512,
+        n_seq: int = 1,
+        unified: bool = False,
+        flash: bool = True,
+        model: Mapping[str, Any] | None = None,
+        context: Mapping[str, Any] | None = None,
     ) -> None:
         self.llama, self.spec = llama, spec
-        self.model = llama.llama_model_load_from_file(str(path).encode(), llama.llama_model_default_params())
+        wanted = llama.llama_model_default_params()
+        _set(wanted, model)
+        self.model = llama.llama_model_load_from_file(str(path).encode(), wanted)
         assert self.model, f"{path} does not load"
         params = llama.llama_context_default_params()
-        params.n_ctx, params.n_batch, params.n_ubatch = n_ctx, 512, 512
+        params.n_ctx, params.n_batch, params.n_ubatch = n_ctx, max(512, n_ctx), n_ubatch
+        params.n_seq_max, params.kv_unified = n_seq, unified
         params.n_threads = params.n_threads_batch = 1
-        params.flash_attn_type = llama.LLAMA_FLASH_ATTN_TYPE_ENABLED
+        params.flash_attn_type = int(flash)
         params.embeddings = spec.arch == "bert"
-        params.type_k = {"f32": 0, "f16": 1}[cache]
+        params.type_k, params.type_v = CACHE_TYPES[cache], CACHE_TYPES[values]
+        _set(params, context)
         self.context = llama.llama_init_from_model(self.model, params)
         assert self.context, f"no context for {path}"
         self.vocab = llama.llama_model_get_vocab(self.model)
@@ -50,21 +83,31 @@ class Loaded:
         self.llama.llama_free(self.context)
         self.llama.llama_model_free(self.model)
 
-    def decode(self, tokens: list[int], start: int = 0) -> Float32Array:
+    def decode(self, tokens: list[int], start: int = 0, seq: int = 0) -> Float32Array:
         """Output rows, shape (n_tokens, n_vocab), or (n_tokens, n_embd) without a vocabulary head."""
+        status = self.try_decode(tokens, start, seq, all_rows=True)
+        assert status == 0
+        return np.stack([self.output(i) for i in range(len(tokens))])
+
+    def try_decode(self, tokens: list[int], start: int, seq: int = 0, *, all_rows: bool = False) -> int:
+        """The status of llama_decode; output is computed for the last token alone, or for all."""
         batch = self.llama.llama_batch_init(len(tokens), 0, 1)
         batch.n_tokens = len(tokens)
         for i, token in enumerate(tokens):
-            batch.token[i], batch.pos[i], batch.logits[i] = token, start + i, 1
-            batch.n_seq_id[i], batch.seq_id[i][0] = 1, 0
-        status = self.llama.llama_decode(self.context, batch)
+            batch.token[i], batch.pos[i], batch.logits[i] = token, start + i, all_rows
+            batch.n_seq_id[i], batch.seq_id[i][0] = 1, seq
+        batch.logits[len(tokens) - 1] = 1
+        status = int(self.llama.llama_decode(self.context, batch))
         self.llama.llama_batch_free(batch)
-        assert status == 0
+        return status
+
+    def output(self, i: int) -> Float32Array:
+        """A copy of the output row of a token of the last batch; -1 is the last."""
         bert = self.spec.arch == "bert"
         read = self.llama.llama_get_embeddings_ith if bert else self.llama.llama_get_logits_ith
         width = self.spec.width if bert else self.spec.vocab_size
-        rows = [np.ctypeslib.as_array(read(self.context, i), (width,)).copy() for i in range(len(tokens))]
-        return np.stack(rows)
+        row: Float32Array = np.ctypeslib.as_array(read(self.context, i), (width,)).copy()
+        return row
 
     def clear(self) -> None:
         self.llama.llama_memory_clear(self.memory, True)
@@ -105,6 +148,11 @@ class Loaded:
             caches = [[layer for layer in layers if layer not in slides], slides]
         reader = _StateReader(bytes(data), self.spec)
         return dict(sorted(item for cache in caches for item in reader.cache(cache).items()))
+
+
+def _set(params: Any, fields: Mapping[str, Any] | None) -> None:
+    for name, value in (fields or {}).items():
+        setattr(params, name, value)
 
 
 class _StateReader:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pace_local.errors import FileError
@@ -58,6 +58,7 @@ def test_text_is_read_as_it_stands(
     assert read_text(path) == SourceText(str(path), text, encoding, newline)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.text(st.characters(codec="utf-8", exclude_characters="\0")),
     st.sampled_from([b"", codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE]),

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import time
+import threading
 from pathlib import Path
-from typing import Any
 
-from pace_local import _native
-from pace_local.asking import Asking, PlannedStep
+from pace_local.asking import Asking
+from pace_local.commands.ask_report import AskReport
 from pace_local.config import KEY_TYPES, VALUE_TYPES, SessionConfig
 from pace_local.errors import ConfigError, FileError, PaceError
-from pace_local.events import Event, Finished, Progress, ReadsOverBudget, Renumbered, Text, as_dict
+from pace_local.events import Event, Finished
 from pace_local.files import SourceText, expand, read_text
 from pace_local.model import Model
-from pace_local.models import ResolvedModel
 from pace_local.plan import Step, load_plan
 from pace_local.policies import POLICIES
 from pace_local.sampling import Sampling
@@ -45,20 +42,43 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--model", metavar="NAME", help="a name of `pace models list`, or a GGUF's path")
     cache = parser.add_argument_group("cache")
     cache.add_argument(
-        "--budget", type=int, default=defaults.budget, metavar="TOKENS", help="default %(default)s"
+        "--budget",
+        type=int,
+        default=defaults.budget,
+        metavar="TOKENS",
+        help="most tokens resident, default %(default)s",
     )
     cache.add_argument(
-        "--position-cap", type=int, default=defaults.position_cap, metavar="N", help="default %(default)s"
+        "--position-cap",
+        type=int,
+        default=defaults.position_cap,
+        metavar="N",
+        help="no position reaches it, default %(default)s",
     )
     cache.add_argument(
-        "--headroom", type=int, default=defaults.headroom, metavar="TOKENS", help="default %(default)s"
+        "--headroom",
+        type=int,
+        default=defaults.headroom,
+        metavar="TOKENS",
+        help="cells above the budget, and tokens decoded at a time, default %(default)s",
     )
     cache.add_argument(
-        "--policy", choices=sorted(POLICIES), default=defaults.policy, help="default %(default)s"
+        "--policy",
+        choices=sorted(POLICIES),
+        default=defaults.policy,
+        help="what stays and where, default %(default)s",
     )
-    cache.add_argument("--key-type", choices=KEY_TYPES, default=defaults.key_type, help="default %(default)s")
     cache.add_argument(
-        "--value-type", choices=VALUE_TYPES, default=defaults.value_type, help="default %(default)s"
+        "--key-type",
+        choices=KEY_TYPES,
+        default=defaults.key_type,
+        help="type of cached keys, default %(default)s",
+    )
+    cache.add_argument(
+        "--value-type",
+        choices=VALUE_TYPES,
+        default=defaults.value_type,
+        help="type of cached values, default %(default)s",
     )
     cache.add_argument(
         "--no-flash-attn", action="store_true", help="compute attention without the fused kernel"
@@ -68,13 +88,43 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--max-tokens", type=int, default=512, metavar="N", help="longest answer, default %(default)s"
     )
     answer.add_argument(
-        "--temperature", type=float, default=0.0, help="0: always the likeliest token (default)"
+        "--temperature",
+        type=float,
+        default=0.0,
+        metavar="T",
+        help="0: always the likeliest token (default); above: draw one, the flatter the higher",
     )
-    answer.add_argument("--top-p", type=float, default=1.0)
-    answer.add_argument("--top-k", type=int, default=0)
-    answer.add_argument("--min-p", type=float, default=0.0)
-    answer.add_argument("--repeat-penalty", type=float, default=1.0)
-    answer.add_argument("--seed", type=int, default=0)
+    answer.add_argument(
+        "--top-p",
+        type=float,
+        default=1.0,
+        metavar="P",
+        help="draw among the likeliest tokens that reach this sum of probabilities; 1: off (default)",
+    )
+    answer.add_argument(
+        "--top-k",
+        type=int,
+        default=0,
+        metavar="N",
+        help="draw among so many of the likeliest tokens; 0: off (default)",
+    )
+    answer.add_argument(
+        "--min-p",
+        type=float,
+        default=0.0,
+        metavar="P",
+        help="draw among tokens at least this share as likely as the likeliest; 0: off (default)",
+    )
+    answer.add_argument(
+        "--repeat-penalty",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="divides the logits of tokens seen lately; 1: off (default)",
+    )
+    answer.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="the same seed draws the same tokens; default 0"
+    )
     answer.add_argument("--grammar", metavar="FILE", help="GBNF that the answer must follow")
     answer.add_argument(
         "--stop", action="append", default=[], metavar="TEXT", help="text that ends the answer"
@@ -98,29 +148,50 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def ask(arguments: argparse.Namespace) -> int:
     """Run the action; returns the exit code."""
+    report = AskReport(arguments.output_format, quiet=arguments.quiet)
+    try:
+        return _ask(arguments, report)
+    except PaceError as error:
+        report.failed(error)
+        raise
+
+
+def _ask(arguments: argparse.Namespace, report: AskReport) -> int:
     steps = _steps(arguments)
     config = _config(arguments)
     sampling = _sampling(arguments)
     if arguments.max_tokens < 1:
         raise ConfigError(f"--max-tokens {arguments.max_tokens} is out of range; use 1 or more")
-    if arguments.time_limit is not None and arguments.time_limit <= 0:
-        raise ConfigError(f"--time-limit {arguments.time_limit:g} is out of range; use more than 0 seconds")
+    if "" in arguments.stop:
+        raise ConfigError("a --stop text is empty; leave it out")
+    limit = arguments.time_limit
+    if limit is not None and not 0 < limit <= threading.TIMEOUT_MAX:
+        raise ConfigError(
+            f"--time-limit {limit:g} is out of range; use more than 0 seconds and at most "
+            f"{threading.TIMEOUT_MAX:.0f}"
+        )
     sources = _sources(arguments)
-    report = _Report(arguments.output_format, quiet=arguments.quiet)
 
     def work(stop: Stop) -> int:
-        resolved = prepare_model(arguments.model, quiet=arguments.quiet)
+        resolved = prepare_model(arguments.model, stop, quiet=arguments.quiet)
         stop.raise_if_asked()
+
+        def listen(event: Event) -> None:
+            report.take(event)
+            # Between two turns there is nothing to cancel: a request that came then is made here.
+            if stop.reason is not None:
+                session.cancel()
+
         with (
             Model.load(
                 resolved.path,
                 gpu_layers=arguments.gpu_layers,
                 progress=lambda _share: stop.reason is None,
             ) as model,
-            Session(model, config=config, listener=report.take) as session,
+            Session(model, config=config, listener=listen) as session,
             stop.calling(session.cancel),
         ):
-            asking = Asking(session, sources)
+            asking = Asking(session, sources, stop.raise_if_asked)
             planned = asking.plan(steps)
             report.start(asking, planned, resolved)
             stop.raise_if_asked()
@@ -138,26 +209,39 @@ def ask(arguments: argparse.Namespace) -> int:
         report.end()
         return 0
 
-    try:
-        return run_stoppable(work, arguments.time_limit)
-    except PaceError as error:
-        report.failed(error)
-        raise
+    return run_stoppable(work, limit)
 
 
 def _steps(arguments: argparse.Namespace) -> list[Step]:
     if arguments.plan:
-        if arguments.prompt:
+        if arguments.prompt is not None:
             raise ConfigError("--plan has a prompt for each step; leave out --prompt")
         return list(load_plan(Path(arguments.plan)))
     prompt = arguments.prompt
-    if prompt == "-" or (prompt is None and not sys.stdin.isatty()):
-        prompt = sys.stdin.read()
+    if prompt == "-" or (prompt is None and sys.stdin is not None and not sys.stdin.isatty()):
+        prompt = _stdin()
     if prompt is None:
         raise ConfigError("there is nothing to ask; give -p PROMPT or --plan FILE")
     if not prompt.strip():
         raise ConfigError("the prompt is empty; ask something")
+    try:
+        prompt.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ConfigError(f"the prompt {prompt!r} is not UTF-8 text; convert it") from None
     return [Step(prompt)]
+
+
+def _stdin() -> str:
+    if sys.stdin is None:
+        raise ConfigError("stdin is closed; give -p PROMPT")
+    try:
+        # The bytes, whatever encoding Python has guessed for them.
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"the prompt on stdin is not UTF-8 text: byte 0x{error.object[error.start]:02X} at offset "
+            f"{error.start}; convert it"
+        ) from None
 
 
 def _sources(arguments: argparse.Namespace) -> list[SourceText]:
@@ -188,8 +272,10 @@ def _sampling(arguments: argparse.Namespace) -> Sampling:
     if arguments.grammar:
         try:
             grammar = Path(arguments.grammar).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise FileError(f"cannot read the grammar {arguments.grammar}: {error}") from error
+        except OSError as error:
+            raise FileError(f"cannot read the grammar {arguments.grammar}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise FileError(f"the grammar {arguments.grammar} is not UTF-8 text: {error.reason}") from error
     return Sampling(
         temperature=arguments.temperature,
         top_p=arguments.top_p,
@@ -199,149 +285,3 @@ def _sampling(arguments: argparse.Namespace) -> Sampling:
         seed=arguments.seed,
         grammar=grammar,
     )
-
-
-class _Report:
-    """Shows a run: answers on stdout in the asked form, the rest on stderr."""
-
-    def __init__(self, form: str, *, quiet: bool) -> None:
-        self._form = form
-        self._quiet = quiet
-        self._terminal = sys.stderr.isatty()
-        self._planned: list[PlannedStep] = []
-        self._total = self._done = self._before = 0
-        self._began = self._shown = time.monotonic()
-        self._reading = False
-        self._line_open = False
-        self._answer_ends_line = True
-        self._document: dict[str, Any] = {}
-
-    def start(self, asking: Asking, planned: list[PlannedStep], resolved: ResolvedModel) -> None:
-        self._planned = planned
-        self._total = asking.tokens_to_read
-        build = _native.read_build().facts
-        self._document = {
-            "model": {
-                "path": str(resolved.path),
-                "name": resolved.info.name if resolved.info else resolved.path.stem,
-                "sha256": resolved.info.sha256 if resolved.info else None,
-            },
-            "build": {
-                "llama_cpp": build.get("llama_cpp_python"),
-                "patch": build.get("patch"),
-                "isa": build.get("isa"),
-            },
-            "tokens_to_read": self._total,
-            "steps": [
-                {
-                    "prompt": step.prompt,
-                    "reads": [
-                        {"excerpt": p.excerpt.label, "tokens": p.tokens, "reason": p.reason}
-                        for p in step.picks
-                    ],
-                }
-                for step in planned
-            ],
-        }
-        if self._form == "stream-json":
-            self._json({"type": "start", **self._document})
-        files = len({excerpt.path for excerpt in asking.excerpts})
-        self._say(f"reading {files} files: {self._total:,} tokens in {len(asking.excerpts)} excerpts")
-        for number, step in enumerate(planned, 1):
-            what = f"step {number} reads" if len(planned) > 1 else "the answer will read"
-            for pick in step.picks:
-                self._say(f"  {what} {pick.excerpt.label} ({pick.tokens} tokens): {pick.reason}")
-        self._reading = True
-        self._began = time.monotonic()
-
-    def take(self, event: Event) -> None:
-        """Every event of the session."""
-        if self._form == "stream-json":
-            self._json(as_dict(event))
-        if isinstance(event, Progress) and self._reading:
-            if event.done < self._before:
-                self._before = 0
-            self._done += event.done - self._before
-            self._before = 0 if event.done == event.total else event.done
-            self._progress()
-        elif isinstance(event, Text):
-            if self._form == "text":
-                self._clear()
-                print(event.text, end="", flush=True)
-                self._answer_ends_line = event.text.endswith("\n")
-        elif isinstance(event, ReadsOverBudget):
-            self._say(
-                f"  over budget: {event.kept} of {event.resident} tokens of {event.segment} stay "
-                f"(step {event.step + 1})"
-            )
-        elif isinstance(event, Renumbered) and self._terminal:
-            self._say(
-                f"  renumbered {event.residents:,} residents from below {event.from_position:,} "
-                f"to below {event.next_position:,} in {event.seconds * 1000:.0f} ms"
-            )
-
-    def files_read(self) -> None:
-        self._reading = False
-        self._clear()
-
-    def question(self, number: int) -> None:
-        if len(self._planned) > 1 and self._form == "text":
-            print(f"## {self._planned[number].step.text}\n", flush=True)
-
-    def answered(self, number: int, event: Finished) -> None:
-        stats = event.stats
-        self._document["steps"][number] |= {
-            "answer": event.answer,
-            "finish_reason": event.reason,
-            "stats": stats.as_dict(),
-        }
-        if self._form == "text" and not self._answer_ends_line:
-            print(flush=True)
-        for line in stats.lines():
-            self._say(f"  {line}")
-        if number + 1 < len(self._planned) and self._form == "text":
-            print(flush=True)
-
-    def end(self) -> None:
-        if self._form == "json":
-            last = self._document["steps"][-1]
-            self._json(self._document | {"answer": last["answer"]})
-        elif self._form == "stream-json":
-            self._json({"type": "end"})
-
-    def failed(self, error: PaceError) -> None:
-        self._clear()
-        if self._form == "text" and not self._answer_ends_line:
-            print(flush=True)
-        if self._form == "json":
-            self._json(self._document | {"error": str(error), "exit_code": error.exit_code})
-        elif self._form == "stream-json":
-            self._json({"type": "error", "message": str(error), "exit_code": error.exit_code})
-
-    def _progress(self) -> None:
-        now = time.monotonic()
-        if self._quiet or now - self._shown < (0.2 if self._terminal else 10):
-            return
-        self._shown = now
-        rate = self._done / max(now - self._began, 1e-9)
-        left = max(self._total - self._done, 0) / max(rate, 1e-9)
-        done = min(self._done, self._total)
-        text = f"read {done:,} of {self._total:,} tokens, {rate:.0f} a second, {left:.0f} s left"
-        if self._terminal:
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-            self._line_open = True
-        else:
-            self._say(text)
-
-    def _say(self, line: str) -> None:
-        if not self._quiet:
-            self._clear()
-            say(line)
-
-    def _clear(self) -> None:
-        if self._line_open:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-            self._line_open = False
-
-    def _json(self, document: dict[str, Any]) -> None:
-        print(json.dumps(document, ensure_ascii=False), flush=True)

@@ -69,21 +69,21 @@ def doctor(arguments: argparse.Namespace) -> int:
         try:
             facts = examine()
             facts.setdefault("status", _OK)
-        except PaceError as error:
+        except (PaceError, OSError) as error:
             facts = {"status": _BAD, "problem": str(error)}
         passed = passed and facts["status"] == _OK
         report[name] = facts
         if not arguments.json:
             _print(name, facts)
     if arguments.json:
-        print(json.dumps({"ok": passed, **report}, ensure_ascii=False, indent=1))
+        print(json.dumps({"ok": passed, **report}, indent=1))
     return 0 if passed else 1
 
 
 def _print(name: str, facts: dict[str, Any]) -> None:
     print(f"{name}: {facts['status']}")
     for key, value in facts.items():
-        if key != "status":
+        if key not in ("status", "bytes"):
             shown = ", ".join(map(str, value)) if isinstance(value, list) else value
             print(f"  {key.replace('_', ' ')}: {shown}")
     sys.stdout.flush()
@@ -126,7 +126,7 @@ def _machine() -> dict[str, Any]:
 def _model(flag: str | None) -> dict[str, Any]:
     choice = selected_model(flag, accelerators(), available_memory())
     result: dict[str, Any] = {"chosen": choice.reason}
-    info = REGISTRY.get(choice.reference)
+    info = REGISTRY.get(choice.reference.lower())
     if info is not None and not Store().present(info):
         return result | {
             "file": f"not here yet; `pace models pull {info.name}` fetches {format_bytes(info.size_bytes)}"
@@ -142,30 +142,41 @@ def _model(flag: str | None) -> dict[str, Any]:
 
 def _memory(flag: str | None, config: SessionConfig) -> dict[str, Any]:
     choice = selected_model(flag, accelerators(), available_memory())
-    info = REGISTRY.get(choice.reference)
+    info = REGISTRY.get(choice.reference.lower())
     shape: KvShape | None
     if info is not None:
         weights, shape = info.size_bytes, info.kv
     else:
         header = inspect_gguf(find_model(choice.reference))
         weights, shape = header.size_bytes, header.kv
-    if shape is None:
-        return {
-            "weights": format_bytes(weights),
-            "note": "the cache's shape differs by layer; it is known once loaded",
-        }
-    token = shape.key_bytes()
+    spare = max([available_memory(), *(device.usable_bytes for device in accelerators())])
+    token = shape.key_bytes() if shape is not None else 0
     keys = values = references = token * config.n_cells
     total = weights + keys + values + references
-    spare = max([available_memory(), *(device.usable_bytes for device in accelerators())])
-    result: dict[str, Any] = {
-        "cells": f"budget {config.budget:,} + headroom {config.headroom:,} = {config.n_cells:,} tokens",
-        "weights": format_bytes(weights),
-        "keys_and_values": f"{format_bytes(keys + values)} ({2 * token:,} bytes a token, F16)",
-        "references": format_bytes(references),
-        "all_together": f"{format_bytes(total)}, of {format_bytes(spare)} that can be had",
-        "unbounded_cache_would_take": f"{format_bytes(2 * token * 1_000_000)} at a million tokens",
-    }
+    result: dict[str, Any]
+    if shape is None:
+        result = {
+            "weights": f"{format_bytes(weights)}, of {format_bytes(spare)} that can be had",
+            "note": "the cache's shape differs by layer; it is known once loaded",
+        }
+    else:
+        result = {
+            "cells": f"budget {config.budget:,} + headroom {config.headroom:,} = {config.n_cells:,} tokens",
+            "weights": format_bytes(weights),
+            "keys_and_values": f"{format_bytes(keys + values)} ({2 * token:,} bytes a token, F16)",
+            "references": format_bytes(references),
+            "all_together": f"{format_bytes(total)}, of {format_bytes(spare)} that can be had",
+            "unbounded_cache_would_take": f"{format_bytes(2 * token * 1_000_000)} at a million tokens",
+            # The same for programs.
+            "bytes": {
+                "a_token": 2 * token,
+                "weights": weights,
+                "keys_and_values": keys + values,
+                "references": references,
+                "all_together": total,
+                "to_be_had": spare,
+            },
+        }
     if total > spare:
         result["status"] = _BAD
         result["problem"] = "weights and cache do not fit; choose a smaller model"
@@ -178,6 +189,7 @@ def _self_test() -> dict[str, Any]:
         "renumbered": f"{test.residents} residents, {test.renumberings} times, on a tiny random model",
         "keys": f"within {test.largest_difference:.2f} of the rounding error that is allowed",
         "values": "bit for bit as before" if test.values_kept else "CHANGED",
+        "decoding": "goes on behind them" if test.decodes else "BROKEN",
     }
     if not test.passed:
         result["status"] = _BAD

@@ -1,0 +1,129 @@
+"""Random operations in any order, the session compared with its slow reference after each.
+
+Rows of the table of known trouble that this covers: positions after edits go on from the greatest (19901,
+17316); no free cell is ever missed in a cache full of holes (15473); a failed removal is never ignored, and
+leaves all as it was (28007, 22534); role markers stay or go with their turn (15416).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from session_pair import QUICK, SessionPair
+from session_reference import KINDS
+
+from pace_local import Model
+from pace_local.policies import POLICIES
+from pace_local.testing import TinySpec
+
+WORDS = ("the ", "and for", " self", "\n", " return x", "<|im_end|>", "é漢", "🙂", "0")
+
+texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=30).map("".join) | st.text(
+    min_size=1, max_size=40
+)
+kinds = st.sampled_from([*KINDS, *KINDS, "framing", "picture"])
+names = st.none() | st.sampled_from(["spec", "notes", "user:1"])
+numbers = st.none() | st.integers(1, 6)
+
+
+class SessionMachine(RuleBasedStateMachine):
+    """One session of any policy; every rule compares all that can be seen of it."""
+
+    model: ClassVar[Model]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pair: SessionPair | None = None
+
+    @initialize(
+        policy=st.sampled_from(sorted(POLICIES)),
+        budget=st.integers(96, 160),
+        headroom=st.integers(16, 40),
+        slack=st.integers(0, 60),
+        bound_positions=st.none() | st.booleans(),
+        soft_target=st.sampled_from([0.7, 1 / 1.1, 1.0]),
+        recent=st.none() | st.integers(0, 20),
+        flash_attn=st.booleans(),
+        key_type=st.sampled_from(["f16", "f32"]),
+    )
+    def open(self, budget: int, headroom: int, slack: int, **settings: Any) -> None:
+        cap = budget + headroom + slack
+        self.pair = SessionPair(self.model, budget=budget, headroom=headroom, position_cap=cap, **settings)
+
+    @property
+    def both(self) -> SessionPair:
+        assert self.pair is not None
+        return self.pair
+
+    @rule(
+        text=texts | st.just(" "), name=names, kind=kinds, pinned=st.sampled_from([None, None, False, True])
+    )
+    def append(self, text: str, name: str | None, kind: str, pinned: bool | None) -> None:
+        self.both.append(text, name=name, kind=kind, pinned=pinned)
+
+    @rule(text=texts, kind=st.sampled_from(KINDS), at=st.integers(1, 6))
+    def append_and_cancel(self, text: str, kind: str, at: int) -> None:
+        self.both.append(text, kind=kind, cancel_at_event=at)
+
+    @rule(text=texts, max_tokens=st.integers(1, 30), close_after=numbers)
+    def ask(self, text: str, max_tokens: int, close_after: int | None) -> None:
+        self.both.generate(f"{text}?", max_tokens=max_tokens, close_after=close_after)
+
+    @precondition(lambda self: self.both.reference.role is not None)
+    @rule(name=names, max_tokens=st.integers(1, 30), stop=st.sampled_from([(), ("e",), ("th", "0", " ")]))
+    def go_on(self, name: str | None, max_tokens: int, stop: tuple[str, ...]) -> None:
+        self.both.generate(None, name=name, max_tokens=max_tokens, stop=stop)
+
+    @rule(text=texts, at_event=numbers, at_text=numbers)
+    def ask_and_cancel(self, text: str, at_event: int | None, at_text: int | None) -> None:
+        self.both.generate(f"{text}?", max_tokens=12, cancel_at_event=at_event, cancel_at_text=at_text)
+
+    @precondition(lambda self: self.both.names)
+    @rule(data=st.data(), n_steps=st.integers(0, 3))
+    def plan(self, data: st.DataObject, n_steps: int) -> None:
+        some = st.lists(st.sampled_from(self.both.names), max_size=3)
+        self.both.plan([data.draw(some) for _ in range(n_steps)])
+
+    @rule()
+    def step_done(self) -> None:
+        self.both.step_done()
+
+    @precondition(lambda self: self.both.names)
+    @rule(data=st.data(), pinned=st.booleans())
+    def pin(self, data: st.DataObject, pinned: bool) -> None:
+        self.both.pin(data.draw(st.sampled_from(self.both.names)), pinned)
+
+    @rule(point=st.sampled_from(["plan", "plan", "allocate", "compute"]))
+    def inject(self, point: str) -> None:
+        self.both.inject(point)
+
+    def teardown(self) -> None:
+        if self.pair is not None:
+            self.pair.close()
+
+
+@pytest.mark.parametrize("attempt", range(2))
+def test_any_order_of_operations(load_tiny: Callable[[TinySpec], Model], attempt: int) -> None:
+    class Machine(SessionMachine):
+        model = load_tiny(QUICK)
+
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(
+            max_examples=30,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
