@@ -22,7 +22,7 @@ SMALL = (
 )
 """A cache that a tiny model, whose tokens are about a byte each, fills soon."""
 
-PATIENCE = 120
+PATIENCE = 300
 """Seconds after which a process that should have ended long ago is given up."""
 
 QUESTION = "What does `surcharge` charge, and what is PIER_FEE?"
