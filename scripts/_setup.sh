@@ -178,6 +178,8 @@ install_package() {
     else
         say "[5/5] building the native library (the first time: about 4 minutes), and installing"
     fi
+    # Configured anew, which compiles nothing again: a cache would keep yesterday's defaults as if they had been given.
+    rm -f "$build/CMakeCache.txt"
     pip_install package --verbose --no-build-isolation "${options[@]}" --editable "$target"
 }
 

@@ -152,6 +152,7 @@ class SessionPair:
         name: str | None = None,
         kind: str = "user",
         pinned: bool | None = None,
+        next_use: int | None = None,
         cancel_at_event: int | None = None,
     ) -> str:
         """Returns how it ended: "done", or what stopped it."""
@@ -160,10 +161,12 @@ class SessionPair:
             self._start_turn()
         ending = "done"
         try:
-            segment = self.real.append(text, name=name, kind=kind, pinned=pinned)  # type: ignore[arg-type]
+            segment = self.real.append(
+                text, name=name, kind=kind, pinned=pinned, next_use=next_use  # type: ignore[arg-type]
+            )  # fmt: skip
         except PaceError as error:
             ending = status_of(error)
-        expected = self.reference.append(text, name, kind, pinned, cancel_at_event)
+        expected = self.reference.append(text, name, kind, pinned, next_use, cancel_at_event)
         assert ending == expected, f"append ended with {ending}, not {expected}"
         if ending == "done":
             assert self.real.tokens_of(segment) == self.model.tokenize(text)
@@ -177,6 +180,7 @@ class SessionPair:
         name: str | None = None,
         max_tokens: int = 8,
         stop: Sequence[str] = (),
+        next_use: int | None = None,
         close_after: int | None = None,
         cancel_at_event: int | None = None,
         cancel_at_text: int | None = None,
@@ -188,7 +192,7 @@ class SessionPair:
         self.watch.begin(cancel_at_event, cancel_at_text)
         self._start_turn()
         parts, ending, seen = len(self.reference.parts), "closed", []
-        stream = self.real.generate(prompt, name=name, max_tokens=max_tokens, stop=stop)
+        stream = self.real.generate(prompt, name=name, max_tokens=max_tokens, stop=stop, next_use=next_use)
         try:
             for event in stream:
                 seen.append(event)
@@ -209,6 +213,7 @@ class SessionPair:
             answer,
             ending,
             ended_by_itself=by_itself,
+            next_use=next_use,
             cancel_at_event=cancel_at_event,
             cancel_after=self.watch.cancelled_after,
         )

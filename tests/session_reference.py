@@ -153,6 +153,8 @@ class SessionReference:
     n_turns: int = 0
     prompt: int | None = None
     pending: list[int] = field(default_factory=list)
+    arriving: Read | None = None
+    """What is being read or written, if a step was said to read it."""
     told: set[tuple[int, int, int]] = field(default_factory=set)
     cancelled: bool = False
     cancel_at_event: int | None = None
@@ -160,7 +162,13 @@ class SessionReference:
     # Operations
 
     def append(
-        self, text: str, name: str | None, kind: str, pinned: bool | None, cancel_at_event: int | None = None
+        self,
+        text: str,
+        name: str | None,
+        kind: str,
+        pinned: bool | None,
+        next_use: int | None = None,
+        cancel_at_event: int | None = None,
     ) -> str:
         """How :meth:`Session.append` ends: "done", or what stopped it."""
         self._begin(cancel_at_event)
@@ -168,7 +176,7 @@ class SessionReference:
             return "config"
         try:
             with self._all_or_nothing():
-                self._append(text, name, kind, kind == "system" if pinned is None else pinned)
+                self._append(text, name, kind, kind == "system" if pinned is None else pinned, next_use)
         except Stopped as stopped:
             return stopped.status
         return "done"
@@ -181,6 +189,7 @@ class SessionReference:
         ending: str,
         *,
         ended_by_itself: bool = False,
+        next_use: int | None = None,
         cancel_at_event: int | None = None,
         cancel_after: int | None = None,
     ) -> str:
@@ -193,6 +202,7 @@ class SessionReference:
             ending: "length", "stop" or "closed" where the answer itself ended it, else what stopped it;
                 then one more token is tried here, and must be stopped likewise.
             ended_by_itself: whether the model wrote a token that ends an answer.
+            next_use: as there.
             cancel_at_event: number of the event, from 1, at which the listener cancelled.
             cancel_after: number of the token after which it did.
         """
@@ -201,7 +211,7 @@ class SessionReference:
             with self._all_or_nothing():
                 if prompt is not None:
                     self._append(prompt, None, "user", False)
-                segment = self._open_answer(name)
+                segment = self._open_answer(name, next_use)
         except Stopped as stopped:
             if stopped.status == "cancelled":
                 self._emit("finished", "cancelled")
@@ -269,8 +279,11 @@ class SessionReference:
 
     def _begin(self, cancel_at_event: int | None) -> None:
         self.events, self.cancelled, self.cancel_at_event = [], False, cancel_at_event
+        self.arriving = None
 
-    def _append(self, text: str, name: str | None, kind: str, pinned: bool) -> None:
+    def _append(
+        self, text: str, name: str | None, kind: str, pinned: bool, next_use: int | None = None
+    ) -> None:
         role = ROLES.get(kind, "user")
         implied, opening = self.turns.opening(role, self.role)
         content = self.tokenize(text)
@@ -283,18 +296,18 @@ class SessionReference:
             self._read(implied, "system", "system", self._next_turn(), pinned=True)
         turn = self._next_turn()
         self._read_framing(opening, turn)
-        segment = self._read(content, name, kind, turn, pinned=pinned)
+        segment = self._read(content, name, kind, turn, pinned=pinned, next_use=next_use)
         self._read_framing(suffix, turn)
         self.role = role
         if kind == "user":
             self.prompt = segment
 
-    def _open_answer(self, name: str | None) -> int:
+    def _open_answer(self, name: str | None, next_use: int | None) -> int:
         assert self.role is not None
         self._flush_pending()
         turn = self._next_turn()
         self._read_framing(self.turns.generation(self.role), turn)
-        return self._add_part(name, "answer", turn, pinned=False)
+        return self._add_part(name, "answer", turn, pinned=False, next_use=next_use)
 
     def _flush_pending(self) -> None:
         self._read_framing(self.pending, self.n_turns - 1)
@@ -309,9 +322,15 @@ class SessionReference:
             self._read(tokens, None, "framing", turn)
 
     def _read(
-        self, tokens: Sequence[int], name: str | None, kind: str, turn: int, pinned: bool = False
+        self,
+        tokens: Sequence[int],
+        name: str | None,
+        kind: str,
+        turn: int,
+        pinned: bool = False,
+        next_use: int | None = None,
     ) -> int:
-        segment = self._add_part(name, kind, turn, pinned)
+        segment = self._add_part(name, kind, turn, pinned, next_use)
         size = self.config.headroom
         for first in range(0, len(tokens), size):
             self._decode(tokens[first : first + size], segment)
@@ -319,7 +338,9 @@ class SessionReference:
                 self._emit("progress", min(first + size, len(tokens)), len(tokens))
         return segment
 
-    def _add_part(self, name: str | None, kind: str, turn: int, pinned: bool) -> int:
+    def _add_part(
+        self, name: str | None, kind: str, turn: int, pinned: bool, next_use: int | None = None
+    ) -> int:
         wanted = name or f"{kind}:{turn}"
         names = {part.name for part in self.parts}
         number = 2
@@ -327,6 +348,8 @@ class SessionReference:
         while unique in names:
             unique, number = f"{wanted}#{number}", number + 1
         self.parts.append(Part(unique, kind, len(self.tokens), len(self.tokens), turn, pinned))
+        if next_use is not None:
+            self.arriving = Read(len(self.parts) - 1, next_use)
         return len(self.parts) - 1
 
     @contextmanager
@@ -424,8 +447,11 @@ class SessionReference:
     def _reads(self) -> list[Read]:
         reads = [] if self.prompt is None else [Read(self.prompt, 0)]
         number_of = {part.name: i for i, part in enumerate(self.parts)}
-        uses = sorted(self._next_use().items(), key=lambda use: use[1])
-        return reads + [Read(number_of[name], step) for name, step in uses if number_of[name] != self.prompt]
+        planned = [Read(number_of[name], step) for name, step in self._next_use().items()]
+        if self.arriving is not None and self.arriving.segment not in {read.segment for read in planned}:
+            planned.append(self.arriving)
+        planned.sort(key=lambda read: read.step)
+        return reads + [read for read in planned if read.segment != self.prompt]
 
     def _next_use(self) -> dict[str, int]:
         uses: dict[str, int] = {}

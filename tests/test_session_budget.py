@@ -274,6 +274,31 @@ def test_reads_over_budget_are_said_once_and_kept_in_part(model: Model) -> None:
         assert len(told()) == len(set(told())) < 4, "what is the case already is not said again"
 
 
+def test_what_arrives_for_a_step_is_not_evicted_before_the_plan_can_name_it(model: Model) -> None:
+    """A text of which the first part was gone by the time that its end was read."""
+    for next_use, share in ((None, 0.0), (0, 1.0)):
+        with tiny_session(model, budget=128, position_cap=400) as session:
+            session.append("be brief", kind="system")
+            session.append("x" * 60, kind="file", name="earlier", next_use=1)
+            session.plan = Plan([Step("now"), Step("later", reads=["earlier"])])
+            spec = session.append("RATE is 53" + "y" * 40, kind="file", name="spec", next_use=next_use)
+            first = range(spec.start, spec.start + 10)
+            resident = set(session.residents.token_index.tolist())
+            assert sum(index in resident for index in first) / 10 == share
+            assert session.stats.evictions > 0
+
+
+def test_an_answer_that_a_step_reads_stays_while_it_is_written(model: Model) -> None:
+    for next_use, stays in ((None, False), (0, True)):
+        with tiny_session(model, budget=128, position_cap=400) as session:
+            session.append("be brief", kind="system")
+            list(session.generate("write it", name="draft", max_tokens=120, next_use=next_use))
+            draft = session.segments.named("draft")
+            assert (draft.start in session.residents.token_index) == stays
+            session.append("x" * 150, kind="file")
+            assert draft.start not in session.residents.token_index, "no step reads it any more"
+
+
 def test_a_prompt_is_read_by_the_step_that_runs(model: Model) -> None:
     """The question stays resident while the answer grows past the budget."""
     with tiny_session(model) as session:

@@ -35,6 +35,7 @@ texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=30).map("".join) |
 kinds = st.sampled_from([*KINDS, *KINDS, "framing", "picture"])
 names = st.none() | st.sampled_from(["spec", "notes", "user:1"])
 numbers = st.none() | st.integers(1, 6)
+uses = st.none() | st.integers(0, 3)
 
 
 class SessionMachine(RuleBasedStateMachine):
@@ -67,10 +68,16 @@ class SessionMachine(RuleBasedStateMachine):
         return self.pair
 
     @rule(
-        text=texts | st.just(" "), name=names, kind=kinds, pinned=st.sampled_from([None, None, False, True])
+        text=texts | st.just(" "),
+        name=names,
+        kind=kinds,
+        pinned=st.sampled_from([None, None, False, True]),
+        next_use=uses,
     )
-    def append(self, text: str, name: str | None, kind: str, pinned: bool | None) -> None:
-        self.both.append(text, name=name, kind=kind, pinned=pinned)
+    def append(
+        self, text: str, name: str | None, kind: str, pinned: bool | None, next_use: int | None
+    ) -> None:
+        self.both.append(text, name=name, kind=kind, pinned=pinned, next_use=next_use)
 
     @rule(text=texts, kind=st.sampled_from(KINDS), at=st.integers(1, 6))
     def append_and_cancel(self, text: str, kind: str, at: int) -> None:
@@ -81,9 +88,14 @@ class SessionMachine(RuleBasedStateMachine):
         self.both.generate(f"{text}?", max_tokens=max_tokens, close_after=close_after)
 
     @precondition(lambda self: self.both.reference.role is not None)
-    @rule(name=names, max_tokens=st.integers(1, 30), stop=st.sampled_from([(), ("e",), ("th", "0", " ")]))
-    def go_on(self, name: str | None, max_tokens: int, stop: tuple[str, ...]) -> None:
-        self.both.generate(None, name=name, max_tokens=max_tokens, stop=stop)
+    @rule(
+        name=names,
+        max_tokens=st.integers(1, 30),
+        stop=st.sampled_from([(), ("e",), ("th", "0", " ")]),
+        next_use=uses,
+    )
+    def go_on(self, name: str | None, max_tokens: int, stop: tuple[str, ...], next_use: int | None) -> None:
+        self.both.generate(None, name=name, max_tokens=max_tokens, stop=stop, next_use=next_use)
 
     @rule(text=texts, at_event=numbers, at_text=numbers)
     def ask_and_cancel(self, text: str, at_event: int | None, at_text: int | None) -> None:
@@ -121,7 +133,7 @@ def test_any_order_of_operations(load_tiny: Callable[[TinySpec], Model], attempt
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=30,
+            max_examples=20,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -97,7 +97,7 @@ def measure_flat(
             long.lengthen(sizes.late, sizes.piece, say)
             long.meet(clock.session.next_position)
             late = _measure_cycle(model, long, clock, samples, sizes, say)
-            return [*_ratios(early, late), *_times(early.long, late.long), *_bounds(long, clock)]
+            return [*flat_ratios(early, late), *_times(early.long, late.long), *_bounds(long, clock)]
         finally:
             for side in sides:
                 side.session.close()
@@ -140,7 +140,7 @@ def _measure_cycle(model: Model, long: Side, clock: Side, samples: int, sizes: F
     return cycle
 
 
-def _ratios(early: Cycle, late: Cycle) -> list[Row]:
+def flat_ratios(early: Cycle, late: Cycle) -> list[Row]:
     read = _ratio_row("flat_read_ratio", *((c.long.read, c.clock.read) for c in (late, early)))
     write = _ratio_row("flat_write_ratio", *((c.long.write, c.clock.write) for c in (late, early)))
     worse = max(read, write, key=lambda row: row.value)
