@@ -85,8 +85,6 @@ class Model:
         llama = _native.llama
         params = llama.llama_model_default_params()
         params.n_gpu_layers = 999 if gpu_layers is None else gpu_layers
-        # Weights repacked for the CPU read prompts more slowly than llamafile's kernels do with AVX-512.
-        params.use_extra_bufts = "avx512" not in _native.read_build().isa
         devices = _native.device_list(device) if device is not None else None
         if devices is not None:
             params.devices = ctypes.cast(devices, ctypes.c_void_p)

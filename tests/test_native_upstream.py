@@ -117,8 +117,9 @@ def test_a_refused_renumber_leaves_an_owed_shift_owed(llama: Any, tiny_models: P
         assert model.everything() == other.everything()
 
 
-def test_an_owed_shift_of_another_sequence_is_paid_too(llama: Any, tiny_models: Path) -> None:
-    with cached(llama, tiny_models, SPECS["llama"], n_ctx=256, n_seq=2, unified=True) as model:
+@pytest.mark.parametrize("spec", ["llama", "llama yarn", "smollm3"])
+def test_an_owed_shift_of_another_sequence_is_paid_once(spec: str, llama: Any, tiny_models: Path) -> None:
+    with cached(llama, tiny_models, SPECS[spec], n_ctx=256, n_seq=2, unified=True) as model:
         model.add(random_tokens(10))
         model.add(random_tokens(10, seed=1), seq=1)
         shift(model, 77, seq=1)
