@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import pace_local
-from pace_local import bench, cli
+from pace_local import cli
+from pace_local.bench import cli as bench_cli
 from pace_local.plan import load_plan
 
 ROOT = Path(__file__).parent.parent
@@ -85,7 +86,7 @@ def test_every_command_can_be_typed(document, words):
     if program in ("pace", "scripts/pace"):
         parser = cli.build_parser()
     elif program == "scripts/bench":
-        parser = bench.cli.build_parser()
+        parser = bench_cli.build_parser()
     else:
         return
     parsed = parse(parser, arguments)
