@@ -181,7 +181,7 @@ def test_a_damaged_wheel_is_fetched_again(tmp_path, store, monkeypatch):
     python.write_text(
         f"#!/bin/sh\necho call >> {calls}\n"
         f"[ $(wc -l < {calls}) -lt 2 ] || cp {whole} {index.wheel(1)}\n"
-        f'exec {sys.executable} "$@"\n'
+        f'exec "{sys.executable}" "$@"\n'
     )
     python.chmod(0o755)
     fetcher = WheelFetcher(Index.arguments(index.folder), python=str(python))
