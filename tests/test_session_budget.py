@@ -274,6 +274,18 @@ def test_reads_over_budget_are_said_once_and_kept_in_part(model: Model) -> None:
         assert len(told()) == len(set(told())) < 4, "what is the case already is not said again"
 
 
+def test_a_prompt_that_the_plan_names_too_is_one_read(model: Model) -> None:
+    """It was told twice that it did not fit, once for each."""
+    session, guard = guarded(model, recent=40)
+    with session:
+        session.append("x" * 20, name="question")
+        session.append("y" * 26, kind="file")
+        session.plan = Plan([Step("now"), Step("later", reads=["question"])])
+        session.append("z" * 10, kind="file")
+        told = [event for event in guard.heard if isinstance(event, events.ReadsOverBudget)]
+        assert {(event.step, event.segment) for event in told} == {(0, "question")}
+
+
 def test_what_arrives_for_a_step_is_not_evicted_before_the_plan_can_name_it(model: Model) -> None:
     """A text of which the first part was gone by the time that its end was read."""
     for next_use, share in ((None, 0.0), (0, 1.0)):
