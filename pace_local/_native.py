@@ -16,6 +16,7 @@ import platform
 import sys
 import threading
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -30,7 +31,7 @@ from pace_local.errors import CacheLostError, NativeError, NativeLoadError
 llama: Any
 """The module of low-level bindings; importing it from here loads the library."""
 
-API_VERSION = 1
+API_VERSION = 2
 
 _SPIN_COUNT = "1000"
 """Rounds that a thread of OpenMP spins before it sleeps; measured, see docs/LOG.md."""
@@ -42,6 +43,7 @@ RESIDENT = np.dtype([("position", "<i4"), ("cell", "<i4"), ("token", "<i4"), ("r
 """One row of :meth:`NativeCache.residents`, as ``struct pace_resident``."""
 
 ROWS = {"key": 0, "value": 1, "reference": 2}
+ATTENTION_PARTS = {"total": 0, "steps": 1, "queries": 2}
 FAIL_POINTS = {"nowhere": 0, "plan": 1, "allocate": 2, "compute": 3}
 CACHE_TYPES = {"f32": 0, "f16": 1, "q8_0": 8, "bf16": 30}
 """ggml types that keys and values can be cached as."""
@@ -98,7 +100,7 @@ class _Resident(ctypes.Structure):
 
 
 class _Bytes(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in ("keys", "values", "references", "scratch")]
+    _fields_ = [(name, ctypes.c_uint64) for name in ("keys", "values", "references", "scratch", "attention")]
 
 
 class _Change(ctypes.Structure):
@@ -111,6 +113,17 @@ class _Change(ctypes.Structure):
     ]
 
 
+class _AttentionOptions(ctypes.Structure):
+    _fields_ = [
+        ("n_queries", ctypes.c_uint32),
+        ("min_distance", ctypes.c_int32),
+        ("decay", ctypes.c_double),
+        ("window", ctypes.c_uint32),
+        ("n_layers", ctypes.c_uint32),
+        ("layers", ctypes.POINTER(ctypes.c_uint32)),
+    ]
+
+
 class _Sizes(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_uint32)
@@ -120,6 +133,7 @@ class _Sizes(ctypes.Structure):
             "pace_resident",
             "pace_bytes",
             "pace_change",
+            "pace_attention_options",
             "llama_model_params",
             "llama_context_params",
             "llama_batch",
@@ -134,6 +148,7 @@ class BytesHeld(NamedTuple):
     values: int
     references: int
     scratch: int
+    attention: int
 
 
 class Change(NamedTuple):
@@ -278,6 +293,8 @@ def _declare(lib: Any) -> None:
         ),
         "pace_retain": (i32, [pointer, i32, pointer, u32, u32, ctypes.POINTER(_Change)]),
         "pace_renumber": (i32, [pointer, i32, pointer, u32, u32, i32, ctypes.POINTER(_Change)]),
+        "pace_observe": (i32, [pointer, ctypes.POINTER(_AttentionOptions)]),
+        "pace_read_attention": (i32, [pointer, i32, i32, u32, pointer, u32, ctypes.POINTER(u32)]),
         "pace_abort": (None, [pointer]),
         "pace_abort_clear": (None, [pointer]),
         "pace_fail_next": (i32, [pointer, i32]),
@@ -330,6 +347,7 @@ def _bindings() -> ModuleType:
                 _Resident,
                 _Bytes,
                 _Change,
+                _AttentionOptions,
                 bindings.llama_model_params,
                 bindings.llama_context_params,
                 bindings.llama_batch,
@@ -406,7 +424,7 @@ class NativeCache:
         """Bytes as allocated, by kind."""
         held = _Bytes()
         _check(self._lib, self._lib.pace_bytes_held(self._pointer, ctypes.byref(held)))
-        return BytesHeld(held.keys, held.values, held.references, held.scratch)
+        return BytesHeld(held.keys, held.values, held.references, held.scratch, held.attention)
 
     def read_rows(self, kind: str, layer: int, seq: int = 0) -> npt.NDArray[np.float32]:
         """Cached rows of one layer in position order, shape [n_residents, n_embd], as F32.
@@ -430,6 +448,56 @@ class NativeCache:
         )
         count = self.count(seq)
         return values.reshape(count, -1 if count else 0)
+
+    def observe(
+        self,
+        queries: int = 32,
+        min_distance: int = 0,
+        decay: float = 1.0,
+        window: int = 100,
+        layers: Sequence[int] | None = None,
+    ) -> None:
+        """Measure attention from the next decode on, from zero; as ``struct pace_attention_options``.
+
+        Args:
+            queries: last query rows of each micro-batch that are observed; 0: all.
+            min_distance: attention across fewer positions is not counted.
+            decay: what is left of a token's total after each later token.
+            window: steps that are remembered one by one.
+            layers: which, counting those that have a cache; None: all.
+        """
+        chosen = (ctypes.c_uint32 * len(layers))(*layers) if layers else None
+        options = _AttentionOptions(queries, min_distance, decay, window, len(layers or ()), chosen)
+        _check(self._lib, self._lib.pace_observe(self._pointer, ctypes.byref(options)))
+
+    def stop_observing(self) -> None:
+        """Measure attention no longer."""
+        _check(self._lib, self._lib.pace_observe(self._pointer, None))
+
+    def attention(self, part: str = "total", n: int = 0, seq: int = 0) -> npt.NDArray[np.float64]:
+        """Attention mass of each resident, in position order, shape [n_residents].
+
+        Args:
+            part: "total"; "steps": of the last ``n`` steps; "queries": of the fewest last steps that have
+                ``n`` observed query rows together.
+            n: see above.
+            seq: the sequence.
+        """
+        mass = np.empty(self.count(seq), dtype=np.float64)
+        count = ctypes.c_uint32()
+        _check(
+            self._lib,
+            self._lib.pace_read_attention(
+                self._pointer,
+                seq,
+                ATTENTION_PARTS[part],
+                n,
+                mass.ctypes.data,
+                len(mass),
+                ctypes.byref(count),
+            ),
+        )
+        return mass
 
     def retain(self, keep: npt.NDArray[np.uint32], n_residents: int, seq: int = 0) -> Change:
         """Evict all residents but those of the given ranks, shape [n], strictly increasing."""

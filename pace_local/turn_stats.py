@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def take_stats(session: Session, now: Counters, start: Counters) -> TurnStats:
     """Figures of a session; counts since ``start`` are those of the turn."""
     cache = session.engine.cache
-    held = cache.bytes_held() if cache else _native.BytesHeld(0, 0, 0, 0)
+    held = cache.bytes_held() if cache else _native.BytesHeld(0, 0, 0, 0, 0)
     return TurnStats(
         policy=session.policy.name,
         session_tokens=session.session_length,

@@ -133,6 +133,7 @@ def sizes(llama: Any) -> Any:
     """What this side knows."""
     structs = (
         _native.Capabilities, _native._Options, _native._Resident, _native._Bytes, _native._Change,
+        _native._AttentionOptions,
         llama.llama_model_params, llama.llama_context_params, llama.llama_batch,
     )  # fmt: skip
     return _native._Sizes(*map(ctypes.sizeof, structs))

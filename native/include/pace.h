@@ -1,4 +1,4 @@
-// The C API of PACE: retain, renumber and inspect the KV cache of a llama_context.
+// The C API of PACE: retain, renumber, observe and inspect the KV cache of a llama_context.
 //
 // Words: a *resident* is a token that is in the cache now; its *rank* is its place among the residents
 // of its sequence in position order; its *cell* is the slot of the KV buffer that holds it.
@@ -23,7 +23,7 @@
 #endif
 
 // Changes whenever a struct or the meaning of a function below changes.
-#define PACE_API_VERSION 1
+#define PACE_API_VERSION 2
 
 enum pace_status {
     PACE_OK               = 0,
@@ -44,6 +44,13 @@ enum pace_rows {
     PACE_ROWS_REFERENCE = 2,  // reference keys, rotated to their reference positions
 };
 
+// What pace_read_attention() adds up.
+enum pace_attention_part {
+    PACE_ATTENTION_TOTAL   = 0,  // everything since the token came in, decayed
+    PACE_ATTENTION_STEPS   = 1,  // the last n steps
+    PACE_ATTENTION_QUERIES = 2,  // the fewest last steps that have n observed query rows together
+};
+
 // Where pace_fail_next() makes the next retain or renumber fail. For tests of callers.
 enum pace_fail_point {
     PACE_FAIL_NOWHERE  = 0,
@@ -59,6 +66,7 @@ struct pace_sizes {
     uint32_t pace_resident;
     uint32_t pace_bytes;
     uint32_t pace_change;
+    uint32_t pace_attention_options;
     uint32_t llama_model_params;
     uint32_t llama_context_params;
     uint32_t llama_batch;
@@ -94,7 +102,18 @@ struct pace_bytes {
     uint64_t keys;
     uint64_t values;
     uint64_t references;
-    uint64_t scratch;  // compute buffers of renumbering, allocated when first used
+    uint64_t scratch;    // compute buffers of renumbering, allocated when first used
+    uint64_t attention;  // masses that wait on the device; 0 while attention is not observed
+};
+
+// What of the attention is observed. A step is one micro-batch: a generated token, or a piece of a prompt.
+struct pace_attention_options {
+    uint32_t         n_queries;     // last query rows of each micro-batch that are observed; 0: all
+    int32_t          min_distance;  // attention across fewer positions is not counted
+    double           decay;         // what is left of a total after each later token, 0 ... 1; 1: all
+    uint32_t         window;        // steps that are remembered one by one, at least 1
+    uint32_t         n_layers;      // 0: all layers
+    const uint32_t * layers;        // strictly increasing; they count the layers that have a cache
 };
 
 struct pace_change {
@@ -170,6 +189,22 @@ PACE_API int32_t pace_renumber(struct pace_cache *  cache,
                                uint32_t             n_residents,
                                int32_t              first_position,
                                struct pace_change * change);
+
+// From the next llama_decode() on, adds up how much attention each resident receives: softmax weights of the
+// chosen layers, summed over heads, layers and query rows. Flash attention stays on: the weights are computed
+// beside it. Starts from zero, also when attention was observed before. NULL: stops, and frees the memory.
+PACE_API int32_t pace_observe(struct pace_cache * cache, const struct pace_attention_options * options);
+
+// The mass that each resident of a sequence has received, in position order. A token's mass is its own: nothing
+// is carried over from what was in its cell before, and it moves along when the token does. n is for the parts
+// that have one; there are never more steps than the window. PACE_INVALID_ARGUMENT if attention is not observed.
+PACE_API int32_t pace_read_attention(struct pace_cache * cache,
+                                     llama_seq_id        seq,
+                                     int32_t             part,
+                                     uint32_t            n,
+                                     double *            out,
+                                     uint32_t            capacity,
+                                     uint32_t *          n_out);
 
 // Makes a running llama_decode() of this context return 2 as soon as its backend looks (CPU: within the
 // current graph), and every later one, until pace_abort_clear(). Callable from any thread.

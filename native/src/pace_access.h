@@ -5,6 +5,8 @@
 #include "llama-kv-cache.h"
 #include "llama-model.h"
 
+struct pace_cache;
+
 struct pace_access {
     using kv_layer = llama_kv_cache::kv_layer;
 
@@ -30,6 +32,12 @@ struct pace_access {
 
     static const std::vector<ggml_backend_buffer_type_t> & buffer_types(const llama_context & ctx) {
         return ctx.backend_buft;
+    }
+
+    // The context's next decode builds its graphs anew, with or without our nodes.
+    static void attach(llama_context & ctx, pace_cache * cache) {
+        ctx.cparams.pace       = cache;
+        ctx.sched_need_reserve = true;
     }
 
     // The thread count of prompt processing, on every backend that has one.

@@ -113,8 +113,12 @@ static void create_scheduler(pace_cache & cache) {
 }
 
 static bool abort_wanted(void * data) {
-    const auto * cache = static_cast<const pace_cache *>(data);
-    return cache->abort_requested && !cache->moving;
+    auto *     cache  = static_cast<pace_cache *>(data);
+    const bool wanted = cache->abort_requested && !cache->moving;
+    if (wanted && cache->attention) {
+        cache->attention->cut_short = true;
+    }
+    return wanted;
 }
 
 int32_t pace_open(struct llama_context * ctx, const struct pace_options * options, struct pace_cache ** out) {
@@ -141,6 +145,9 @@ void pace_close(struct pace_cache * cache) {
     if (cache) {
         llama_synchronize(cache->ctx);
         llama_set_abort_callback(cache->ctx, nullptr, nullptr);
+        if (cache->attention) {
+            pace_access::attach(*cache->ctx, nullptr);
+        }
         delete cache;
     }
 }
@@ -184,6 +191,7 @@ int32_t pace_bytes_held(const struct pace_cache * cache, struct pace_bytes * out
         for (const auto & buffer : cache->buffers) {
             out->references += ggml_backend_buffer_get_size(buffer.get());
         }
+        out->attention = cache->attention ? cache->attention->bytes() : 0;
         for (auto * backend : pace_access::backends(*cache->ctx)) {
             out->scratch += ggml_backend_sched_get_buffer_size(cache->sched.get(), backend);
         }

@@ -3,8 +3,10 @@
 
 #include "pace.h"
 #include "pace_access.h"
+#include "pace_attention.h"
 
 #include <atomic>
+#include <memory>
 #include <vector>
 
 struct pace_cell_reference {
@@ -34,6 +36,9 @@ struct pace_cache {
 
     // A scheduler of our own: the context's graphs stay valid, and are reused, across a renumbering.
     ggml_backend_sched_ptr sched;
+
+    // NULL: not observed.
+    std::unique_ptr<pace_attention> attention;
 
     std::atomic<bool> abort_requested{ false };
     std::atomic<bool> moving{ false };  // a renumbering is never cut short

@@ -46,6 +46,15 @@ struct pace_plan {
     pace_moves references;            // that change their cell
     pace_moves values;                // likewise
     pace_turns keys;
+
+    // Cells now, in the new order of cells.
+    std::vector<uint32_t> sources() const {
+        std::vector<uint32_t> result;
+        for (const auto & entry : entries) {
+            result.push_back(entry.cell);
+        }
+        return result;
+    }
 };
 
 // Checks the ranks against the cache; throws PACE_INVALID_ARGUMENT or PACE_STALE.

@@ -27,6 +27,9 @@ static void rewrite_cells(pace_cache & cache, const pace_plan & plan) {
         }
         references[i].stamp = cells.stamp_get(i);
     }
+    if (cache.attention) {
+        cache.attention->follow(cells, plan.sources());
+    }
     cache.cell_references = std::move(references);
     head                  = (uint32_t) plan.entries.size();
 }
@@ -108,6 +111,9 @@ int32_t pace_renumber(struct pace_cache *  cache,
         llama_synchronize(cache->ctx);
         // A shift that upstream still owes its keys is part of the same rotation: see pace_entry::key_position.
         const auto plan = pace_plan_renumber(*cache, seq, keep, n_keep, first_position);
+        if (cache->attention) {
+            cache->attention->collect();
+        }
         try {
             pace_move_rows(*cache, plan);
         } catch (const pace_failure & failure) {

@@ -64,14 +64,15 @@ int32_t pace_handshake(uint32_t version, const struct pace_sizes * caller) {
             size_t       here;
             uint32_t     there;
         } sizes[] = {
-            { "pace_capabilities",    sizeof(struct pace_capabilities),    caller->pace_capabilities    },
-            { "pace_options",         sizeof(struct pace_options),         caller->pace_options         },
-            { "pace_resident",        sizeof(struct pace_resident),        caller->pace_resident        },
-            { "pace_bytes",           sizeof(struct pace_bytes),           caller->pace_bytes           },
-            { "pace_change",          sizeof(struct pace_change),          caller->pace_change          },
-            { "llama_model_params",   sizeof(struct llama_model_params),   caller->llama_model_params   },
-            { "llama_context_params", sizeof(struct llama_context_params), caller->llama_context_params },
-            { "llama_batch",          sizeof(struct llama_batch),          caller->llama_batch          },
+            { "pace_capabilities",      sizeof(struct pace_capabilities),      caller->pace_capabilities      },
+            { "pace_options",           sizeof(struct pace_options),           caller->pace_options           },
+            { "pace_resident",          sizeof(struct pace_resident),          caller->pace_resident          },
+            { "pace_bytes",             sizeof(struct pace_bytes),             caller->pace_bytes             },
+            { "pace_change",            sizeof(struct pace_change),            caller->pace_change            },
+            { "pace_attention_options", sizeof(struct pace_attention_options), caller->pace_attention_options },
+            { "llama_model_params",     sizeof(struct llama_model_params),     caller->llama_model_params     },
+            { "llama_context_params",   sizeof(struct llama_context_params),   caller->llama_context_params   },
+            { "llama_batch",            sizeof(struct llama_batch),            caller->llama_batch            },
         };
         for (const auto & size : sizes) {
             if (size.here != size.there) {
