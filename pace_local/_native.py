@@ -291,6 +291,11 @@ def _declare(lib: Any) -> None:
             i32,
             [pointer, i32, i32, u32, pointer, ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint64)],
         ),
+        "pace_read_plain_keys": (
+            i32,
+            [pointer, i32, u32, pointer, ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint64)],
+        ),
+        "pace_write_rows": (i32, [pointer, i32, u32, pointer, u32, u32, pointer, pointer, pointer]),
         "pace_retain": (i32, [pointer, i32, pointer, u32, u32, ctypes.POINTER(_Change)]),
         "pace_renumber": (i32, [pointer, i32, pointer, u32, u32, i32, ctypes.POINTER(_Change)]),
         "pace_observe": (i32, [pointer, ctypes.POINTER(_AttentionOptions)]),
@@ -448,6 +453,62 @@ class NativeCache:
         )
         count = self.count(seq)
         return values.reshape(count, -1 if count else 0)
+
+    def read_plain_keys(self, layer: int, seq: int = 0) -> npt.NDArray[np.float32]:
+        """Keys of one layer as they would be at position 0, in position order, shape [n_residents, n_embd].
+
+        Takes references of residents that have none yet.
+        """
+        n = ctypes.c_uint64()
+        call = self._lib.pace_read_plain_keys
+        status = call(self._pointer, seq, layer, None, 0, ctypes.byref(n))
+        if self._lib.pace_status_name(status) not in (b"OK", b"BUFFER_TOO_SMALL"):
+            _check(self._lib, status)
+        values = np.empty(n.value, dtype=np.float32)
+        _check(self._lib, call(self._pointer, seq, layer, values.ctypes.data, n.value, ctypes.byref(n)))
+        count = self.count(seq)
+        return values.reshape(count, -1 if count else 0)
+
+    def write_rows(
+        self,
+        layer: int,
+        ranks: npt.NDArray[np.uint32],
+        n_residents: int,
+        keys: npt.NDArray[np.float32],
+        values: npt.NDArray[np.float32],
+        counts: npt.NDArray[np.float32] | None = None,
+        seq: int = 0,
+    ) -> None:
+        """Put rows in place of those that some residents have in one layer.
+
+        Args:
+            layer: counts the layers that have a cache.
+            ranks: shape [n], strictly increasing.
+            n_residents: how many residents the caller believes there are.
+            keys: as at position 0, shape [n, n_embd of keys].
+            values: as :meth:`read_rows` gives them, shape [n, n_embd of values].
+            counts: how many tokens each row stands for, shape [n], at least 1; None: one each.
+            seq: the sequence.
+        """
+        ranks = np.ascontiguousarray(ranks, dtype=np.uint32)
+        keys, values = (np.ascontiguousarray(rows, dtype=np.float32) for rows in (keys, values))
+        counts = None if counts is None else np.ascontiguousarray(counts, dtype=np.float32)
+        if not len(ranks) == len(keys) == len(values) == (len(ranks) if counts is None else len(counts)):
+            raise NativeError("INVALID_ARGUMENT", f"{len(ranks)} ranks, and not as many rows or counts")
+        _check(
+            self._lib,
+            self._lib.pace_write_rows(
+                self._pointer,
+                seq,
+                layer,
+                ranks.ctypes.data,
+                len(ranks),
+                n_residents,
+                keys.ctypes.data,
+                values.ctypes.data,
+                None if counts is None else counts.ctypes.data,
+            ),
+        )
 
     def observe(
         self,

@@ -168,6 +168,31 @@ PACE_API int32_t pace_read_rows(const struct pace_cache * cache,
                                 uint64_t                  capacity,
                                 uint64_t *                n_out);
 
+// Keys of one layer for all residents of a sequence in position order, as they would be at position 0: rotated
+// back from their references, as F32, head-major. Takes references of residents that have none yet.
+PACE_API int32_t pace_read_plain_keys(struct pace_cache * cache,
+                                      llama_seq_id        seq,
+                                      uint32_t            layer,
+                                      float *             out,
+                                      uint64_t            capacity,
+                                      uint64_t *          n_out);
+
+// Puts rows in place of those that some residents have in one layer; positions, cells and the other layers stay.
+// ranks: n strictly increasing ranks; n_residents: how many residents the caller believes there are.
+// keys: as at position 0, n rows; they become the references, and are rotated to the residents' positions.
+// values: n rows as pace_read_rows() gives them. counts: how many tokens each row stands for, at least 1: its
+// softmax weights are those of so many equal rows. NULL: one each. A row keeps its count wherever it moves,
+// until its token is evicted.
+PACE_API int32_t pace_write_rows(struct pace_cache * cache,
+                                 llama_seq_id        seq,
+                                 uint32_t            layer,
+                                 const uint32_t *    ranks,
+                                 uint32_t            n,
+                                 uint32_t            n_residents,
+                                 const float *       keys,
+                                 const float *       values,
+                                 const float *       counts);
+
 // Keeps the residents of the given ranks and evicts all others of the sequence. Positions, cells and keys
 // stay. keep: n_keep strictly increasing ranks; n_residents: how many residents the caller believes there
 // are. Metadata only. change may be NULL.

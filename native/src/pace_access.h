@@ -34,10 +34,12 @@ struct pace_access {
         return ctx.backend_buft;
     }
 
-    // The context's next decode builds its graphs anew, with or without our nodes.
+    // The context's next decode builds its graphs anew, with the hooks of this cache or without any.
     static void attach(llama_context & ctx, pace_cache * cache) {
-        ctx.cparams.pace       = cache;
-        ctx.sched_need_reserve = true;
+        if (cache || ctx.cparams.pace) {
+            ctx.cparams.pace       = cache;
+            ctx.sched_need_reserve = true;
+        }
     }
 
     // The thread count of prompt processing, on every backend that has one.

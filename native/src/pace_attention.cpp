@@ -287,21 +287,6 @@ double pace_attention::mass(uint32_t cell, pace_attention_part part, uint32_t n)
     return sum;
 }
 
-uint32_t pace_on_graph_size(const llama_cparams & cparams, uint32_t n_tokens) {
-    return cparams.pace->attention->n_nodes(n_tokens);
-}
-
-ggml_tensor * pace_on_attention(const llm_graph_context & graph,
-                                ggml_tensor *             q,
-                                ggml_tensor *             k,
-                                ggml_tensor *             mask,
-                                ggml_tensor *             sinks,
-                                float                     scale,
-                                int                       il) {
-    graph.cparams.pace->attention->build(graph, q, k, mask, sinks, scale, il);
-    return mask;
-}
-
 static void check_options(const pace_cache & cache, const pace_attention_options & options) {
     const auto n_layers = pace_access::layers(*cache.kv).size();
     if (pace_access::model(*cache.kv).arch == LLM_ARCH_GROK) {
@@ -338,8 +323,8 @@ int32_t pace_observe(struct pace_cache * cache, const struct pace_attention_opti
             attention = std::make_unique<pace_attention>(*cache->ctx, *cache->kv, *options);
         }
         llama_synchronize(cache->ctx);
-        pace_access::attach(*cache->ctx, attention ? cache : nullptr);
         cache->attention = std::move(attention);
+        pace_attach(*cache);
     });
 }
 

@@ -21,6 +21,10 @@ bool pace_cache::fails_at(pace_fail_point point) {
     return true;
 }
 
+void pace_attach(pace_cache & cache) {
+    pace_access::attach(*cache.ctx, cache.attention || cache.counts ? &cache : nullptr);
+}
+
 void pace_check_sequence(const pace_cache & cache, llama_seq_id seq) {
     if (seq < 0 || (uint32_t) seq >= cache.ctx->n_seq_max()) {
         pace_fail(PACE_INVALID_ARGUMENT, "sequence %d is not one of the context's %u", seq, cache.ctx->n_seq_max());
@@ -145,9 +149,9 @@ void pace_close(struct pace_cache * cache) {
     if (cache) {
         llama_synchronize(cache->ctx);
         llama_set_abort_callback(cache->ctx, nullptr, nullptr);
-        if (cache->attention) {
-            pace_access::attach(*cache->ctx, nullptr);
-        }
+        cache->attention.reset();
+        cache->counts.reset();
+        pace_attach(*cache);
         delete cache;
     }
 }

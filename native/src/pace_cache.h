@@ -4,6 +4,7 @@
 #include "pace.h"
 #include "pace_access.h"
 #include "pace_attention.h"
+#include "pace_counts.h"
 
 #include <atomic>
 #include <memory>
@@ -40,6 +41,9 @@ struct pace_cache {
     // NULL: not observed.
     std::unique_ptr<pace_attention> attention;
 
+    // NULL: every row stands for one token.
+    std::unique_ptr<pace_counts> counts;
+
     std::atomic<bool> abort_requested{ false };
     std::atomic<bool> moving{ false };  // a renumbering is never cut short
 
@@ -60,6 +64,9 @@ struct pace_cache {
 
 // Most nodes that the graph of one renumbering has.
 size_t pace_graph_size(const pace_cache & cache);
+
+// Makes the context call the hooks of what the cache has now; its graphs are built anew.
+void pace_attach(pace_cache & cache);
 
 // Throws PACE_INVALID_ARGUMENT if the context has no such sequence.
 void pace_check_sequence(const pace_cache & cache, llama_seq_id seq);

@@ -8,10 +8,10 @@
 // Only operations that every backend has: get_rows, rope, set_rows, and cont, transpose and cpy for V
 // without flash attention. Rows that only move are copied as 32-bit words, whatever their type.
 #include "pace_plan.h"
+#include "pace_rotation.h"
 #include "pace_status.h"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 
 // F32 elements of a chunk of keys. A device has no such caches, and wants few and large operations.
@@ -70,21 +70,10 @@ class move_graph {
     void          add_transposed_values(ggml_tensor * v);
     void          move_rows(ggml_tensor * from, ggml_tensor * to, const moves_inputs & moves);
     ggml_tensor * as_words(ggml_tensor * rows);
-    ggml_tensor * keys_of(uint32_t layer);
-    ggml_tensor * part_of(const pace_layer_group & group, ggml_tensor * rows, size_t index);
     ggml_tensor * plain_heads(ggml_tensor * rows);
-    ggml_tensor * turned(const pace_layer_group & group, ggml_tensor * rows, ggml_tensor * delta);
-    bool          is_supported() const;
 
     void do_next(ggml_tensor * tensor) { ggml_build_forward_expand(graph, tensor); }
 };
-
-// A tensor that no node reads has no buffer.
-template <typename T> void set_input(ggml_tensor * tensor, const std::vector<T> & data) {
-    if (tensor && tensor->buffer) {
-        ggml_backend_tensor_set(tensor, data.data(), 0, ggml_nbytes(tensor));
-    }
-}
 
 ggml_tensor * elements(ggml_context * ctx, ggml_tensor * list, int64_t first, int64_t count) {
     return ggml_view_1d(ctx, list, count, first * list->nb[0]);
@@ -162,50 +151,9 @@ void move_graph::move_rows(ggml_tensor * from, ggml_tensor * to, const moves_inp
     do_next(ggml_set_rows(ctx.get(), to, rows, moves.destination));
 }
 
-ggml_tensor * move_graph::keys_of(uint32_t layer) {
-    auto * k = pace_access::layers(*cache.kv)[layer].k;
-    return ggml_view_2d(ctx.get(), k, k->ne[0], k->ne[1], k->nb[1], 0);
-}
-
-// The columns of a group's rows that belong to one layer.
-ggml_tensor * move_graph::part_of(const pace_layer_group & group, ggml_tensor * rows, size_t index) {
-    return ggml_view_2d(ctx.get(), rows, group.n_embd, rows->ne[1], rows->nb[1],
-                        index * ggml_row_size(rows->type, group.n_embd));
-}
-
 // Undoes (or does: it is its own inverse) the turn that upstream gives to quantised keys.
 ggml_tensor * move_graph::plain_heads(ggml_tensor * rows) {
     return hadamard ? llama_mul_mat_hadamard(ctx.get(), rows, hadamard) : rows;
-}
-
-// What YaRN's own factor on magnitudes is multiplied by to give 1: the key has that factor already. Not one
-// unit less, so that a rotation by 0 keeps every bit.
-float reciprocal(float factor) {
-    const float result = 1.0f / factor;
-    return result * factor < 1.0f ? std::nextafter(result, 2.0f) : result;
-}
-
-// Rotates rows of a group by their deltas, with magnitudes unchanged.
-ggml_tensor * move_graph::turned(const pace_layer_group & group, ggml_tensor * rows, ggml_tensor * delta) {
-    const auto & kv      = *cache.kv;
-    const auto & hparams = pace_access::hparams(kv);
-    const auto & model   = pace_access::model(kv);
-    const auto & cparams = cache.ctx->get_cparams();
-    const auto   il      = (int) pace_access::layers(kv)[group.layers[0]].il;
-    if (!pace_rotates(kv, il)) {
-        return rows;
-    }
-    const float freq_base  = model.get_rope_freq_base(cparams, il);
-    const float freq_scale = model.get_rope_freq_scale(cparams, il);
-    const float attn_factor =
-        cparams.yarn_ext_factor != 0.0f ? reciprocal(1.0f + 0.1f * std::log(1.0f / freq_scale)) : 1.0f;
-    const auto head = (int64_t) hparams.n_embd_head_k(il);
-    auto *     heads =
-        ggml_view_3d(ctx.get(), rows, head, rows->ne[0] / head, rows->ne[1], head * sizeof(float), rows->nb[1], 0);
-    auto * result = ggml_rope_ext(ctx.get(), heads, delta, model.get_rope_factors(cparams, il), hparams.n_rot(il),
-                                  hparams.rope_type, cparams.n_ctx_orig_yarn, freq_base, freq_scale,
-                                  cparams.yarn_ext_factor, attn_factor, cparams.yarn_beta_fast, cparams.yarn_beta_slow);
-    return ggml_reshape_2d(ctx.get(), result, rows->ne[0], rows->ne[1]);
 }
 
 void move_graph::add_references(const pace_layer_group & group) {
@@ -217,8 +165,8 @@ void move_graph::add_references(const pace_layer_group & group) {
         do_next(moved);
     }
     for (size_t i = 0; captures.source && i < group.layers.size(); ++i) {
-        auto * k    = keys_of(group.layers[i]);
-        auto * part = part_of(group, group.reference, i);
+        auto * k    = pace_keys_of(ctx.get(), cache, group.layers[i]);
+        auto * part = pace_part_of(ctx.get(), group, group.reference, i);
         if (hadamard) {
             auto * fresh = plain_heads(ggml_get_rows(ctx.get(), k, captures.source));
             do_next(ggml_set_rows(ctx.get(), part, fresh, captures.destination));
@@ -233,10 +181,12 @@ void move_graph::add_references(const pace_layer_group & group) {
 
 void move_graph::add_keys(const pace_layer_group & group, int64_t first, int64_t count) {
     auto * rows = ggml_get_rows(ctx.get(), group.reference, elements(ctx.get(), keys.source, first, count));
-    auto * turn = plain_heads(turned(group, rows, elements(ctx.get(), keys.delta, first, count)));
-    auto * to   = elements(ctx.get(), keys.destination, first, count);
+    auto * turn =
+        plain_heads(pace_turned(ctx.get(), cache, group, rows, elements(ctx.get(), keys.delta, first, count)));
+    auto * to = elements(ctx.get(), keys.destination, first, count);
     for (size_t i = 0; i < group.layers.size(); ++i) {
-        do_next(ggml_set_rows(ctx.get(), keys_of(group.layers[i]), part_of(group, turn, i), to));
+        do_next(ggml_set_rows(ctx.get(), pace_keys_of(ctx.get(), cache, group.layers[i]),
+                              pace_part_of(ctx.get(), group, turn, i), to));
     }
 }
 
@@ -262,29 +212,8 @@ void move_graph::add_transposed_values(ggml_tensor * v) {
     do_next(ggml_cpy(ctx.get(), columns, to));
 }
 
-// Whether the device of every cache tensor can run what stores into it: asked before the scheduler, which
-// would abort.
-bool move_graph::is_supported() const {
-    const auto & backends = pace_access::backends(*cache.ctx);
-    for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
-        const auto * node  = ggml_graph_node(graph, i);
-        const auto * owner = node->view_src ? node->view_src : node;
-        if (!owner->buffer) {
-            continue;
-        }
-        const auto type  = ggml_backend_buffer_get_type(owner->buffer);
-        const bool found = std::any_of(backends.begin(), backends.end(), [&](ggml_backend_t backend) {
-            return ggml_backend_supports_buft(backend, type) && ggml_backend_supports_op(backend, node);
-        });
-        if (!found) {
-            return false;
-        }
-    }
-    return true;
-}
-
 void move_graph::run() {
-    if (!is_supported()) {
+    if (!pace_can_run(cache, graph)) {
         pace_fail(PACE_UNSUPPORTED, "the device that holds the keys cannot move rows of this type");
     }
     auto * sched = cache.sched.get();
@@ -292,26 +221,19 @@ void move_graph::run() {
     if (cache.fails_at(PACE_FAIL_ALLOCATE) || !ggml_backend_sched_alloc_graph(sched, graph)) {
         pace_fail(PACE_NO_MEMORY, "no device memory to move %zu rows", plan.entries.size());
     }
-    set_input(captures.source, plan.captures.source);
-    set_input(captures.destination, plan.captures.destination);
-    set_input(references.source, plan.references.source);
-    set_input(references.destination, plan.references.destination);
-    set_input(values.source, plan.values.source);
-    set_input(values.destination, plan.values.destination);
-    set_input(keys.source, plan.keys.cell);
-    set_input(keys.destination, std::vector<int64_t>(plan.keys.cell.begin(), plan.keys.cell.end()));
-    set_input(keys.delta, plan.keys.delta);
+    pace_set_input(captures.source, plan.captures.source);
+    pace_set_input(captures.destination, plan.captures.destination);
+    pace_set_input(references.source, plan.references.source);
+    pace_set_input(references.destination, plan.references.destination);
+    pace_set_input(values.source, plan.values.source);
+    pace_set_input(values.destination, plan.values.destination);
+    pace_set_input(keys.source, plan.keys.cell);
+    pace_set_input(keys.destination, std::vector<int64_t>(plan.keys.cell.begin(), plan.keys.cell.end()));
+    pace_set_input(keys.delta, plan.keys.delta);
     if (hadamard && hadamard->buffer) {
         cache.kv->set_input_k_rot(hadamard);
     }
-    pace_access::use_batch_threads(*cache.ctx);
-    cache.moving       = true;
-    const auto status  = ggml_backend_sched_graph_compute(sched, graph);
-    cache.moving       = false;
-    const bool injured = cache.fails_at(PACE_FAIL_COMPUTE);
-    if (status != GGML_STATUS_SUCCESS || injured) {
-        pace_fail(PACE_CACHE_LOST, "the device failed while rows were being moved (status %d)", (int) status);
-    }
+    pace_run(cache, graph);
 }
 
 }  // namespace

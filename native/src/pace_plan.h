@@ -74,3 +74,9 @@ pace_plan pace_plan_renumber(const pace_cache & cache,
 // Moves and rotates rows on the devices. Throws PACE_NO_MEMORY before anything was changed, and
 // PACE_CACHE_LOST after a device failed half-way.
 void pace_move_rows(pace_cache & cache, const pace_plan & plan);
+
+// Empties the cache, after a device failed half-way: no row can be trusted then.
+void pace_empty(pace_cache & cache);
+
+// Notes how many tokens rows of a layer of the model stand for; NULL: one each.
+void pace_count(pace_cache & cache, int il, const std::vector<uint32_t> & cells, const float * counts);

@@ -30,12 +30,14 @@ static void rewrite_cells(pace_cache & cache, const pace_plan & plan) {
     if (cache.attention) {
         cache.attention->follow(cells, plan.sources());
     }
+    if (cache.counts) {
+        cache.counts->follow(cells, plan.sources());
+    }
     cache.cell_references = std::move(references);
     head                  = (uint32_t) plan.entries.size();
 }
 
-// After a device failed half-way no row can be trusted.
-static void empty_cache(pace_cache & cache) {
+void pace_empty(pace_cache & cache) {
     cache.kv->clear(false);
     std::fill(cache.cell_references.begin(), cache.cell_references.end(), pace_cell_reference{});
 }
@@ -114,11 +116,14 @@ int32_t pace_renumber(struct pace_cache *  cache,
         if (cache->attention) {
             cache->attention->collect();
         }
+        if (cache->counts) {
+            cache->counts->forget_strangers();
+        }
         try {
             pace_move_rows(*cache, plan);
         } catch (const pace_failure & failure) {
             if (failure.status == PACE_CACHE_LOST) {
-                empty_cache(*cache);
+                pace_empty(*cache);
             }
             throw;
         }
