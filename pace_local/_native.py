@@ -298,6 +298,7 @@ def _declare(lib: Any) -> None:
         "pace_write_rows": (i32, [pointer, i32, u32, pointer, u32, u32, pointer, pointer, pointer]),
         "pace_retain": (i32, [pointer, i32, pointer, u32, u32, ctypes.POINTER(_Change)]),
         "pace_renumber": (i32, [pointer, i32, pointer, u32, u32, i32, ctypes.POINTER(_Change)]),
+        "pace_settle": (i32, [pointer]),
         "pace_observe": (i32, [pointer, ctypes.POINTER(_AttentionOptions)]),
         "pace_read_attention": (i32, [pointer, i32, i32, u32, pointer, u32, ctypes.POINTER(u32)]),
         "pace_abort": (None, [pointer]),
@@ -559,6 +560,10 @@ class NativeCache:
             ),
         )
         return mass
+
+    def settle(self) -> None:
+        """Apply the shifts that upstream still owes its keys, whole, also after an abort was asked for."""
+        _check(self._lib, self._lib.pace_settle(self._pointer))
 
     def retain(self, keep: npt.NDArray[np.uint32], n_residents: int, seq: int = 0) -> Change:
         """Evict all residents but those of the given ranks, shape [n], strictly increasing."""

@@ -215,6 +215,11 @@ PACE_API int32_t pace_renumber(struct pace_cache *  cache,
                                int32_t              first_position,
                                struct pace_change * change);
 
+// Applies the shifts of llama_memory_seq_add() that upstream still owes its keys, now and to the end: pace_abort()
+// does not cut them short, which would leave some layers shifted and the shift still owed. For callers that
+// shift by upstream's own means; pace_renumber() needs no such thing.
+PACE_API int32_t pace_settle(struct pace_cache * cache);
+
 // From the next llama_decode() on, adds up how much attention each resident receives: softmax weights of the
 // chosen layers, summed over heads, layers and query rows. Flash attention stays on: the weights are computed
 // beside it. Starts from zero, also when attention was observed before. NULL: stops, and frees the memory.

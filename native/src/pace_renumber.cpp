@@ -94,6 +94,20 @@ int32_t pace_retain(struct pace_cache *  cache,
     });
 }
 
+int32_t pace_settle(struct pace_cache * cache) {
+    return pace_guard([&] {
+        if (!cache) {
+            pace_fail(PACE_INVALID_ARGUMENT, "pace_settle: cache is NULL");
+        }
+        cache->moving = true;
+        cache->ctx->memory_update(false);
+        cache->moving = false;
+        if (cache->cells().get_has_shift()) {
+            pace_fail(PACE_INTERNAL, "upstream could not shift its keys");
+        }
+    });
+}
+
 int32_t pace_renumber(struct pace_cache *  cache,
                       llama_seq_id         seq,
                       const uint32_t *     keep,

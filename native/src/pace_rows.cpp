@@ -88,6 +88,18 @@ void capture(pace_cache & cache, llama_seq_id seq) {
     }
 }
 
+// Runs body; a cache that is lost meanwhile is emptied.
+template <typename F> void empties_if_lost(pace_cache & cache, F && body) {
+    try {
+        body();
+    } catch (const pace_failure & failure) {
+        if (failure.status == PACE_CACHE_LOST) {
+            pace_empty(cache);
+        }
+        throw;
+    }
+}
+
 std::vector<uint32_t> cells_in_order(const pace_cache & cache, llama_seq_id seq) {
     std::vector<uint32_t> result;
     for (const auto & resident : cache.cells().seq_pos_get(seq)) {
@@ -216,25 +228,27 @@ int32_t pace_read_plain_keys(struct pace_cache * cache,
         if (cells.empty()) {
             return;
         }
-        capture(*cache, seq);
-        rows_graph graph(*cache);
-        auto *     source = graph.input(GGML_TYPE_I32, (int64_t) cells.size());
-        auto *     delta  = graph.input(GGML_TYPE_I32, (int64_t) cells.size());
-        auto *     rows   = ggml_get_rows(graph.ctx(), place.group->reference, source);
-        auto *     part   = ggml_cont(graph.ctx(), pace_part_of(graph.ctx(), *place.group, rows, place.index));
-        auto *     result = pace_turned(graph.ctx(), *cache, *place.group, part, delta);
-        ggml_set_output(result);
-        graph.then(result);
-        graph.allocate();
-        std::vector<int32_t> from, back;
-        for (const auto cell : cells) {
-            from.push_back((int32_t) cell);
-            back.push_back(-cache->cell_references[cell].position);
-        }
-        pace_set_input(source, from);
-        pace_set_input(delta, back);
-        graph.run();
-        ggml_backend_tensor_get(result, out, 0, ggml_nbytes(result));
+        empties_if_lost(*cache, [&] {
+            capture(*cache, seq);
+            rows_graph graph(*cache);
+            auto *     source = graph.input(GGML_TYPE_I32, (int64_t) cells.size());
+            auto *     delta  = graph.input(GGML_TYPE_I32, (int64_t) cells.size());
+            auto *     rows   = ggml_get_rows(graph.ctx(), place.group->reference, source);
+            auto *     part   = ggml_cont(graph.ctx(), pace_part_of(graph.ctx(), *place.group, rows, place.index));
+            auto *     result = pace_turned(graph.ctx(), *cache, *place.group, part, delta);
+            ggml_set_output(result);
+            graph.then(result);
+            graph.allocate();
+            std::vector<int32_t> from, back;
+            for (const auto cell : cells) {
+                from.push_back((int32_t) cell);
+                back.push_back(-cache->cell_references[cell].position);
+            }
+            pace_set_input(source, from);
+            pace_set_input(delta, back);
+            graph.run();
+            ggml_backend_tensor_get(result, out, 0, ggml_nbytes(result));
+        });
     });
 }
 
@@ -284,15 +298,10 @@ int32_t pace_write_rows(struct pace_cache * cache,
             pace_fail(PACE_NO_MEMORY, "no memory to plan");
         }
         llama_synchronize(cache->ctx);
-        try {
+        empties_if_lost(*cache, [&] {
             capture(*cache, seq);
             write_graph(*cache, rows).run();
-        } catch (const pace_failure & failure) {
-            if (failure.status == PACE_CACHE_LOST) {
-                pace_empty(*cache);
-            }
-            throw;
-        }
+        });
         pace_count(*cache, (int) tensor.il, rows.cells, counts);
     });
 }
