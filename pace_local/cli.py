@@ -22,6 +22,8 @@ Results go to stdout, everything else to stderr."""
 
 _COMMANDS = {
     "ask": "ask about files that are longer than the budget",
+    "inspect": "show what a recorded session keeps, and why",
+    "tune": "measure how much a policy's parameters matter on a recorded session",
     "models": "list, fetch, check and delete models",
     "doctor": "check the installation, and what will fit into memory",
 }
@@ -63,6 +65,14 @@ def _add(name: str, actions: argparse._SubParsersAction[argparse.ArgumentParser]
         from pace_local.commands import ask
 
         ask.add_parser(actions)
+    elif name == "inspect":
+        from pace_local.commands import inspect
+
+        inspect.add_parser(actions)
+    elif name == "tune":
+        from pace_local.commands import tune
+
+        tune.add_parser(actions)
     elif name == "models":
         from pace_local.commands import models
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,14 @@ LONGEST_POSITION = 2**31 - 1
 MOST_THREADS = 512
 """As many as ggml's own pool of threads can have."""
 
-_WHOLE_NUMBERS = {"budget": False, "position_cap": False, "headroom": False, "recent": True, "threads": True}
+_WHOLE_NUMBERS = {
+    "budget": False,
+    "position_cap": False,
+    "headroom": False,
+    "recent": True,
+    "threads": True,
+    "evict_every": True,
+}
 """Setting -> whether it may be None."""
 
 
@@ -39,8 +47,19 @@ class SessionConfig:
     policy: str = "pace"
     """Name of a policy in :mod:`pace_local.policies`."""
 
+    policy_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Parameters of the policy that differ from its defaults."""
+
     soft_target: float = 1 / 1.1
-    """An eviction goes down to this share of the budget, so that the next one comes only after a while."""
+    """An eviction goes down to this share of the budget, so that the next one comes only after a while: at
+    110 % of the target, as long as it is not called for earlier."""
+
+    evict_every: int | None = None
+    """Residents above the target are evicted after so many tokens, without waiting for the budget; None:
+    when the budget is reached."""
+
+    observe: bool = False
+    """Whether attention is measured even if the policy does not need it, so that others can be compared."""
 
     recent: int | None = None
     """Newest tokens that stay whatever the plan reads; None: an eighth of the budget."""
@@ -92,6 +111,12 @@ class SessionConfig:
             raise ConfigError(f"position cap {self.position_cap} is above {LONGEST_POSITION}")
         if not 0.25 <= self.soft_target <= 1:
             raise ConfigError(f"soft target {self.soft_target} is out of range; use a share from 0.25 to 1")
+        if self.evict_every is not None and not 1 <= self.evict_every <= 2**20:
+            raise ConfigError(
+                f"evict every {self.evict_every} is out of range; use 1 to {2**20} tokens, or None"
+            )
+        if not isinstance(self.policy_options, Mapping):
+            raise ConfigError(f"policy options are {self.policy_options!r}; use names and values")
         if self.recent is not None and not 0 <= self.recent <= self.budget // 2:
             raise ConfigError(
                 f"recent {self.recent} is out of range; use 0 to half of the budget ({self.budget // 2})"

@@ -131,6 +131,24 @@ class Engine:
         if not self._llama.llama_memory_seq_rm(self._memory, 0, position, -1):
             raise NativeError("REMOVE", f"cannot remove positions from {position} on")
 
+    def close_gaps(self, positions: npt.NDArray[np.int32]) -> None:
+        """Move residents down to positions from 0 on, in order, by upstream's own shift alone.
+
+        Keys are rotated from what they are: roundings add up.
+
+        Args:
+            positions: of all residents now, shape [n], strictly increasing.
+        """
+        if not len(positions):
+            return
+        first = np.flatnonzero(np.diff(positions, prepend=positions[0] - 2) != 1)
+        last = np.append(first[1:], len(positions)) - 1
+        for start, end in zip(first.tolist(), last.tolist(), strict=True):
+            low, high = int(positions[start]), int(positions[end])
+            self._llama.llama_memory_seq_add(self._memory, 0, low, high + 1, start - low)
+        if self.cache is not None:
+            self.cache.settle()
+
     def logits(self) -> npt.NDArray[np.float32]:
         """A copy of the logits of the last token decoded, shape [n_vocab]."""
         pointer = self._llama.llama_get_logits_ith(self.ctx, -1)
@@ -151,13 +169,18 @@ class Engine:
             self.cache.abort_clear()
 
 
+def key_width(model: Model) -> int:
+    """Elements of one head's key."""
+    length = model.metadata(f"{model.metadata('general.architecture')}.attention.key_length")
+    return int(length) if length else model.shape.n_embd // max(1, model.shape.n_head)
+
+
 def _check_memory(model: Model, config: SessionConfig) -> None:
     """Refuse a cache larger than main memory: upstream writes to every cell, and the system would kill us."""
     if any(device.kind in ("gpu", "integrated gpu") for device in _native.devices()):
         return  # the cache lies there, and the driver says no by itself
     shape = model.shape
-    length = model.metadata(f"{model.metadata('general.architecture')}.attention.key_length")
-    head = int(length) if length else shape.n_embd // max(1, shape.n_head)
+    head = key_width(model)
     reference = config.reference_type or ("f32" if config.key_type in ("f32", "bf16") else "f16")
     element = sum(_ELEMENT_BYTES[kind] for kind in (config.key_type, config.value_type, reference))
     needed = config.n_cells * shape.n_layer * shape.n_head_kv * head * element

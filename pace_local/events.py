@@ -61,6 +61,9 @@ class Evicted(Event):
     residents: int
     segments: dict[str, int]
     seconds: float
+    """All of it: choosing who stays, merging, telling the cache."""
+    planning_seconds: float
+    """Choosing who stays."""
 
 
 @dataclass(frozen=True)

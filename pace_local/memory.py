@@ -6,7 +6,7 @@ comparisons between policies fair. It fills the target in this order:
 1. sinks and pinned segments;
 2. a floor of the newest tokens, so that the text being worked on is never lost to a large plan;
 3. for policies that follow the plan, what its steps read: nearest step first, whole segments before parts;
-4. the rest by score, ties to the newer token.
+4. the rest by score, ties to the newer token; what is scored ``-inf`` goes even if there is room.
 
 The role markers of a chat turn stay as long as any of its content does, and their cost is part of its price.
 Those of the newest turn stay even before it has content: it is being read or written, and what comes next
@@ -57,10 +57,15 @@ class PartialRead:
 
 @dataclass(frozen=True)
 class KeepPlan:
-    """Who stays: ``keep`` holds ranks, strictly increasing; ``reasons`` one :class:`Reason` a resident."""
+    """Who stays: ``keep`` holds ranks, strictly increasing; the other arrays have a value a resident."""
 
     keep: npt.NDArray[np.uint32]
     reasons: npt.NDArray[np.int8]
+    """:class:`Reason` of each."""
+
+    scores: npt.NDArray[np.float64]
+    """The policy's; higher is kept first."""
+
     over_budget: tuple[PartialRead, ...] = ()
 
 
@@ -133,39 +138,40 @@ def plan_keep(
     view: CacheView,
     policy: Policy,
     *,
-    target: int,
     recent: int,
     reads: Sequence[Read] = (),
-    pinned: frozenset[int] = frozenset(),
 ) -> KeepPlan:
     """Choose who stays.
 
     Args:
-        view: the residents.
+        view: the residents, which of them are pinned, and how many stay at most.
         policy: scores them.
-        target: most tokens that stay.
         recent: newest tokens that stay whatever is read.
         reads: what the plan's steps read, nearest step first; ignored unless the policy follows the plan.
-        pinned: ids of segments that always stay.
     """
     n = len(view)
-    if n <= target:
-        return KeepPlan(np.arange(n, dtype=np.uint32), np.full(n, Reason.SCORE, dtype=np.int8))
-    chosen = _Selection(view, target)
+    score = policy.score(view)
+    lowered = max(0, view.target - policy.target(view))
+    if n <= view.target - lowered and not np.any(np.isneginf(score)):
+        return KeepPlan(np.arange(n, dtype=np.uint32), np.full(n, Reason.SCORE, dtype=np.int8), score)
+    chosen = _Selection(view, view.target)
     every = np.arange(n)
     sinks = every[: int(np.searchsorted(view.token_index, policy.sinks))]
-    for ranks, reason in ((sinks, Reason.SINK), (every[np.isin(view.segment, list(pinned))], Reason.PINNED)):
+    pinned = every[np.isin(view.segment, list(view.pinned))]
+    for ranks, reason in ((sinks, Reason.SINK), (pinned, Reason.PINNED)):
         chosen.take_framing_of(ranks, reason)
         chosen.take(ranks, reason)
     floor = max(0, recent - chosen.take_newest_markers())
+    # A policy that keeps less than it may does so at the cost of what follows, not of what is pinned.
+    chosen.left = max(0, chosen.left - lowered)
     chosen.take(every[::-1], Reason.RECENT, limit=floor)
     over_budget = _take_reads(chosen, reads) if policy.reads_plan else ()
-    score = policy.score(view)
     # A stable sort from the newest on: ties go to the newer token.
-    chosen.take(every[::-1][np.argsort(-score[::-1], kind="stable")], Reason.SCORE)
+    order = every[::-1][np.argsort(-score[::-1], kind="stable")]
+    chosen.take(order[~np.isneginf(score[order])], Reason.SCORE)
     chosen.close()
     keep = np.flatnonzero(chosen.reasons != Reason.EVICTED).astype(np.uint32)
-    return KeepPlan(keep, chosen.reasons, over_budget)
+    return KeepPlan(keep, chosen.reasons, score, over_budget)
 
 
 def _take_reads(chosen: _Selection, reads: Sequence[Read]) -> tuple[PartialRead, ...]:

@@ -53,6 +53,7 @@ class SegmentTable:
         self._by_name: dict[str, int] = {}
         self._copies: dict[str, int] = {}
         self._pinned: frozenset[int] = frozenset()
+        self._first_user: int | None = None
 
     def __len__(self) -> int:
         """Number of segments."""
@@ -90,6 +91,8 @@ class SegmentTable:
         self._by_name[segment.name] = segment.id
         if pinned:
             self._pinned |= {segment.id}
+        if kind == "user" and self._first_user is None:
+            self._first_user = segment.id
         return segment
 
     def extend(self, segment_id: int, end: int) -> None:
@@ -107,6 +110,11 @@ class SegmentTable:
         """Ids of the segments that always stay."""
         return self._pinned
 
+    @property
+    def first_user(self) -> int | None:
+        """Id of the first user message, if there is one."""
+        return self._first_user
+
     def truncate(self, count: int) -> None:
         """Forget all segments but the first ``count``."""
         for segment in self._segments[count:]:
@@ -114,6 +122,8 @@ class SegmentTable:
         del self._segments[count:]
         self._copies.clear()  # numbers that are free again are given again
         self._pinned = frozenset(i for i in self._pinned if i < count)
+        if self._first_user is not None and self._first_user >= count:
+            self._first_user = None
         del self._starts[count:]
 
     def named(self, name: str) -> Segment:

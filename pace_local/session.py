@@ -9,27 +9,38 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from pace_local.answer_text import AnswerText
 from pace_local.config import SessionConfig
+from pace_local.dry_run import DryRun, dry_run
+from pace_local.engine import key_width
+from pace_local.entities import entity_tokens
 from pace_local.errors import CancelledError, ConfigError, PaceError
 from pace_local.events import Event, Finished, FinishReason, Progress, Text
+from pace_local.explain import Explanation, explain
 from pace_local.memory import KeepPlan, Read
+from pace_local.merging import MergedEntries
 from pace_local.model import Model
 from pace_local.plan import Plan
-from pace_local.policies import policy_named
+from pace_local.policies import CacheView, policy_named
 from pace_local.residents import ResidentMap
 from pace_local.sampling import Sampling
 from pace_local.segments import CONTENT_KINDS, ROLE_OF_KIND, Kind, Segment, SegmentTable
-from pace_local.session_cache import SessionCache
+from pace_local.session_cache import Eviction, SessionCache
 from pace_local.stats import TurnStats
 from pace_local.turn_stats import take_stats
 
 Listener = Callable[[Event], None]
+Look = Callable[[int, npt.NDArray[np.float32]], None]
+"""Takes a token and the logits, shape [n_vocab], from before it was read."""
 
 
 class Session:
@@ -56,12 +67,14 @@ class Session:
     ) -> None:
         self.config = (config or SessionConfig()).replace(**settings)
         self.model = model
-        self.policy = policy_named(self.config.policy)
+        self.policy = policy_named(self.config.policy, self.config.policy_options)
+        self.policy.check_target(self.config.soft_budget)
         options = (
             None if self.config.enable_thinking is None else {"enable_thinking": self.config.enable_thinking}
         )
         self._template = model.chat_template(options)
         self._check_budget()
+        self._check_shift()
         self.segments = SegmentTable()
         self._cache = SessionCache(
             model, self.config, self.policy, self.segments, reads=self._reads, emit=self._emit
@@ -128,7 +141,17 @@ class Session:
     @property
     def last_keep(self) -> KeepPlan | None:
         """Who stayed at the last eviction, and why; None before the first."""
-        return self._cache.last_keep
+        return self._cache.last_eviction.plan if self._cache.last_eviction else None
+
+    @property
+    def last_eviction(self) -> Eviction | None:
+        """The last eviction with all that it knew; None before the first."""
+        return self._cache.last_eviction
+
+    @property
+    def tokens(self) -> array[int]:
+        """All tokens of the session, resident or not, by token index; not to be changed."""
+        return self._cache.tokens
 
     def tokens_of(self, segment: Segment) -> list[int]:
         """Token ids of a segment, resident or not."""
@@ -142,6 +165,36 @@ class Session:
     def stats(self) -> TurnStats:
         """Figures of the turn that is running, or of the last one."""
         return take_stats(self, self._cache.counters, self._turn_start)
+
+    def reads(self) -> list[Read]:
+        """What the steps of the plan read, nearest step first, after what the user asks for."""
+        return self._reads()
+
+    def cache_view(self) -> CacheView:
+        """What the policy would see now; not to be changed."""
+        return self._cache.view()
+
+    @property
+    def merged(self) -> MergedEntries | None:
+        """Which tokens merged entries stand for; None if the policy merges nothing."""
+        return self._cache.merger.entries if self._cache.merger is not None else None
+
+    def explain(self) -> Explanation:
+        """What is resident as text, and why; what was evicted last, and why; and the policy's pool."""
+        return explain(self)
+
+    def dry_run(self, policy: str, parameters: Mapping[str, Any] | None = None) -> DryRun:
+        """What another policy would keep now.
+
+        Args:
+            policy: its name.
+            parameters: those that differ from its defaults.
+
+        Raises:
+            ConfigError: for an unknown policy or parameter, or one that needs attention where none is
+                measured; make the session with ``observe=True`` then.
+        """
+        return dry_run(self, policy, parameters)
 
     # Plan and pins
 
@@ -232,7 +285,7 @@ class Session:
             self._read(implied, "system", "system", turn=self._next_turn(), pinned=True)
         turn = self._next_turn()
         self._read_framing(opening, turn)
-        segment = self._read(content, name, kind, turn=turn, pinned=pinned, next_use=next_use)
+        segment = self._read(content, name, kind, turn=turn, pinned=pinned, next_use=next_use, text=text)
         self._read_framing(suffix, turn)
         self._role = role
         if kind == "user":
@@ -248,17 +301,28 @@ class Session:
         turn: int,
         pinned: bool = False,
         next_use: int | None = None,
+        text: str | None = None,
     ) -> Segment:
         segment = self._open_segment(name, kind, turn, pinned=pinned, next_use=next_use)
+        marks = self._entities(tokens, segment, text)
         began = time.perf_counter()
         for first in range(0, len(tokens), self.engine.n_batch):
             chunk = tokens[first : first + self.engine.n_batch]
-            self._cache.decode(chunk, segment)
+            of_chunk = None if marks is None else marks[first : first + len(chunk)]
+            self._cache.decode(chunk, segment, of_chunk)
             if kind != "framing":
                 self._emit(Progress(first + len(chunk), len(tokens)))
         self._cache.counters.prompt_tokens += len(tokens)
         self._cache.counters.prompt_seconds += time.perf_counter() - began
         return self.segments[segment.id]
+
+    def _entities(
+        self, tokens: Sequence[int], segment: Segment, text: str | None = None
+    ) -> npt.NDArray[np.bool_] | None:
+        """Which tokens are part of a name or constant, if the policy wants to know."""
+        if not self.policy.marks_entities or segment.kind == "framing":
+            return None
+        return entity_tokens([self.model.piece(token) for token in tokens], segment.name, text)
 
     def _open_segment(
         self, name: str | None, kind: Kind, turn: int, *, pinned: bool = False, next_use: int | None = None
@@ -303,13 +367,68 @@ class Session:
         """
         if max_tokens < 1:
             raise ConfigError(f"max_tokens {max_tokens} is out of range; use 1 or more")
+        self._check_prompt(prompt)
+        if "" in stop:
+            raise ConfigError("a stop text is empty; leave it out")
+        return self._generate(prompt, name, max_tokens, sampling or Sampling(), tuple(stop), next_use)
+
+    def write(
+        self,
+        tokens: Sequence[int],
+        *,
+        prompt: str | None = None,
+        name: str | None = None,
+        next_use: int | None = None,
+        end_token: int | None = None,
+        look: Look | None = None,
+    ) -> Segment:
+        """Read a prompt, if there is one, and then tokens as if the model had written them.
+
+        All or nothing: if it fails, prompt and answer are withdrawn.
+
+        Args:
+            tokens: of the answer, without the one that ends it; may be empty.
+            prompt: the user's turn; None: an answer to what was read before.
+            name: of the answer's segment.
+            next_use: of the answer; as for :meth:`append`.
+            end_token: with which the answer ends; None: the template's own.
+            look: called with each token and the logits, shape [n_vocab], from before it is read.
+
+        Raises:
+            ConfigError: for a token that the model does not have, an empty prompt, or nothing to answer.
+            CancelledError, ContextFullError, NativeError: as :meth:`append`.
+        """
+        n_vocab = self.model.shape.n_vocab
+        for token in (*tokens, *(() if end_token is None else (end_token,))):
+            if not 0 <= token < n_vocab:
+                raise ConfigError(
+                    f"token {token} is none of {self.model.name}; its tokens are 0 to {n_vocab - 1}"
+                )
+        self._check_prompt(prompt)
+        with self._at_work(), self._all_or_nothing():
+            self._start_turn()
+            if prompt is not None:
+                self._append(prompt, None, "user", False)
+            segment = self._open_answer(name, next_use)
+            for token in tokens:
+                if look is not None:
+                    look(token, self.engine.logits())
+                began = time.perf_counter()
+                self._cache.decode([token], segment)
+                self._count_token(began)
+            self._close_answer(end_token)
+            self._turn_is_over = True
+        return self.segments[segment.id]
+
+    def _check_prompt(self, prompt: str | None) -> None:
         if prompt is not None and not prompt.strip():
             raise ConfigError("the prompt is empty; ask something")
         if prompt is None and self._role is None:
             raise ConfigError("there is nothing to answer; give a prompt, or append a text first")
-        if "" in stop:
-            raise ConfigError("a stop text is empty; leave it out")
-        return self._generate(prompt, name, max_tokens, sampling or Sampling(), tuple(stop), next_use)
+
+    def _count_token(self, began: float) -> None:
+        self._cache.counters.generated_tokens += 1
+        self._cache.counters.generated_seconds += time.perf_counter() - began
 
     def _generate(
         self,
@@ -343,8 +462,7 @@ class Session:
                             self._close_answer(token)
                             break
                         self._cache.decode([token], segment)
-                        self._cache.counters.generated_tokens += 1
-                        self._cache.counters.generated_seconds += time.perf_counter() - began
+                        self._count_token(began)
                         text, stopped = answer.add(self.model.piece(token))
                         if text:
                             self._emit(Text(text, written))
@@ -375,10 +493,15 @@ class Session:
         self._read_framing(
             self.model.tokenize(self._template.generation_prefix(self._role), special=True), turn
         )
+        self._cache.begin_answer()
         return self._open_segment(name, "answer", turn, next_use=next_use)
 
     def _close_answer(self, end_token: int | None) -> None:
         """Leave the end of the turn to be read with what comes next."""
+        answer = self.segments[len(self.segments) - 1]
+        marks = self._entities(self.tokens_of(answer), answer)
+        if marks is not None:
+            self._cache.mark_entities(answer, marks)
         closing = self._template.close_turn("assistant")
         self._role = "assistant"
         if end_token is None:
@@ -430,6 +553,17 @@ class Session:
                 f"{self.model.name} was trained for; lower the budget"
             )
 
+    def _check_shift(self) -> None:
+        """Refuse keys that upstream's own shift, which some policies use, cannot rotate."""
+        kind = self.config.key_type
+        # upstream turns quantised heads of a multiple of 64 before it stores them, and turns all back
+        fails = kind == "bf16" or (kind == "q8_0" and key_width(self.model) % 64 != 0)
+        if self.policy.closes_gaps and fails:
+            raise ConfigError(
+                f"policy {self.policy.name!r} shifts keys with llama.cpp's own operation, which cannot shift "
+                f"{kind} keys of {self.model.name}; use key type f16 or f32"
+            )
+
     def _check_positions(self) -> None:
         limit = self.engine.capabilities.max_position
         if limit and (not self.bounds_positions or self.config.position_cap > limit):
@@ -478,6 +612,7 @@ class Session:
             yield
         finally:
             self._arriving = None
+            self._cache.is_answering = False
             self._working = False
             self.engine.resume()
 

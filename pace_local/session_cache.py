@@ -5,19 +5,41 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from pace_local.config import SessionConfig
 from pace_local.engine import Engine
 from pace_local.errors import CacheLostError, CancelledError, ContextFullError, NativeError, PaceError
 from pace_local.events import Event, Evicted, ReadsOverBudget, Rebuilt, Renumbered
 from pace_local.memory import KeepPlan, Read, plan_keep
+from pace_local.merging import Merger
 from pace_local.model import Model
-from pace_local.policies import Policy
+from pace_local.observing import Observer
+from pace_local.policies import CacheView, Observation, Policy
 from pace_local.residents import ResidentMap
-from pace_local.segments import Segment, SegmentTable
+from pace_local.segments import KINDS, Segment, SegmentTable
 from pace_local.stats import Counters
+
+
+@dataclass(frozen=True)
+class Eviction:
+    """One eviction: who was resident before it, and who stayed and why."""
+
+    token_index: npt.NDArray[np.int64]
+    """Residents before it, shape [n]."""
+
+    plan: KeepPlan
+    reads: tuple[Read, ...]
+    """What the steps read then, nearest first."""
+
+    session_length: int
+    """Tokens of the session then."""
+
+    position: npt.NDArray[np.int32]
+    """Positions before it, shape [n]."""
 
 
 class SessionCache:
@@ -51,7 +73,17 @@ class SessionCache:
         self.tokens = array("i")
         self.map = ResidentMap(self.engine.capabilities.n_cells)
         self.counters = Counters()
-        self.last_keep: KeepPlan | None = None
+        asked = policy.observes or (Observation() if config.observe else None)
+        self._observer: Observer | None = None
+        if asked is not None and self.engine.cache is not None:
+            self._observer = Observer(self.engine.cache, asked)
+        self.merger: Merger | None = None
+        if policy.merging is not None and self.engine.cache is not None:
+            self.merger = Merger(self.engine.cache, self.engine.capabilities.n_layers, policy.merging)
+        self.is_answering = False
+        """Whether what is decoded is an answer; else it is part of a prompt."""
+        self.last_eviction: Eviction | None = None
+        self._since_eviction = 0
         self.told: set[tuple[int, int, int]] = set()
         """Reads over the budget that were reported already: segment, step, tokens kept."""
 
@@ -67,28 +99,48 @@ class SessionCache:
         if rank < len(self.map):
             self.engine.remove_from(int(self.map.position[rank]))
             self.map.truncate(rank)
+        self._forget(n_tokens)
         del self.tokens[n_tokens:]
 
-    def decode(self, tokens: Sequence[int], segment: Segment) -> None:
-        """Decode up to one micro-batch of a segment; residents are within the budget before and after."""
+    def _forget(self, n_tokens: int) -> None:
+        """Tokens from this index on are no more, and others will get their indices."""
+        self._policy.forget(n_tokens)
+        if self.merger is not None:
+            self.merger.entries.forget(n_tokens)
+        if self.last_eviction is not None and n_tokens < self.last_eviction.session_length:
+            self.last_eviction = replace(self.last_eviction, session_length=n_tokens)
+
+    def decode(
+        self, tokens: Sequence[int], segment: Segment, entity: npt.NDArray[np.bool_] | None = None
+    ) -> None:
+        """Decode up to one micro-batch of a segment; residents are within the budget before and after.
+
+        Args:
+            tokens: the next of the session.
+            segment: the last one, which they belong to.
+            entity: which of them are part of a name or constant; None: none.
+        """
         n = len(tokens)
         self._make_room(n)
         position = self.map.next_position
         self.engine.decode(tokens, position)
-        before = len(self.map)
         self.map.append(
-            n, len(self.tokens), segment=segment.id, turn=segment.turn, framing=segment.kind == "framing"
+            n,
+            len(self.tokens),
+            segment=segment.id,
+            turn=segment.turn,
+            framing=segment.kind == "framing",
+            kind=KINDS.index(segment.kind),
+            entity=entity,
         )
         self.tokens.extend(tokens)
         self._segments.extend(segment.id, len(self.tokens))
         self.counters.highest_position = max(self.counters.highest_position, position + n - 1)
-        if len(self.map) > self._config.budget:
+        if self._is_time_to_evict(n):
             try:
                 self._evict()
             except NativeError:
-                self.engine.remove_from(position)
-                self.map.truncate(before)
-                del self.tokens[-n:]
+                self.withdraw(len(self.tokens) - n)
                 self._segments.extend(segment.id, len(self.tokens))
                 raise
         if self._config.check:
@@ -103,30 +155,75 @@ class SessionCache:
         if self.bounds_positions and self.map.next_position + n > self._config.position_cap:
             self._renumber()
 
-    def _evict(self) -> None:
-        began = time.perf_counter()
-        n = len(self.map)
-        view = self.map.view(len(self.tokens))
-        plan = plan_keep(
-            view,
-            self._policy,
-            target=self._config.soft_budget,
-            recent=self._config.recent_tokens,
-            reads=self._reads(),
+    def view(self) -> CacheView:
+        """What a policy sees now; the arrays change with the cache."""
+        attention = self._observer.attention(self.map) if self._observer is not None else None
+        return self.map.view(
+            len(self.tokens),
+            self._config.soft_budget,
             pinned=self._segments.pinned,
+            first_user=self._segments.first_user,
+            attention=attention,
         )
-        change = self.engine.cache.retain(plan.keep, n) if self.engine.cache else None
-        assert change is not None
-        gone = np.delete(view.segment, plan.keep)
-        ids, counts = np.unique(gone, return_counts=True)
+
+    def begin_answer(self) -> None:
+        """The prompt has been read to its end."""
+        self.is_answering = True
+        if self._observer is not None:
+            self._observer.note_prompt(self.map)
+
+    def mark_entities(self, segment: Segment, marks: npt.NDArray[np.bool_]) -> None:
+        """Note which tokens of a segment are part of a name or constant, as far as they are resident."""
+        ranks = np.flatnonzero(self.map.segment == segment.id)
+        self.map.entity[ranks] = marks[self.map.token_index[ranks] - segment.start]
+
+    def _is_time_to_evict(self, n: int) -> bool:
+        """Whether to evict after ``n`` more tokens: over the budget, or over the target for long enough."""
+        self._since_eviction += n
+        if len(self.map) > self._config.budget:
+            return True
+        every = self._config.evict_every
+        return (
+            every is not None
+            and self._policy.evicts
+            and self._since_eviction >= every
+            and len(self.map) > self._config.soft_budget
+        )
+
+    def _evict(self) -> None:
+        self._since_eviction = 0
+        began = time.perf_counter()
+        n, reads = len(self.map), self._reads()
+        if self._observer is not None and not self.is_answering:
+            self._observer.note_prompt(self.map)
+        view = self.view()
+        plan = plan_keep(view, self._policy, recent=self._config.recent_tokens, reads=reads)
+        planned = time.perf_counter() - began
+        assert self.engine.cache is not None
+        if self.merger is not None:
+            self._merge(view, plan)
+        self.engine.cache.retain(plan.keep, n)
+        if self.merger is not None:
+            self.merger.entries.keep(view.token_index[plan.keep])
+        self.last_eviction = Eviction(
+            view.token_index.copy(), plan, tuple(reads), len(self.tokens), view.position.copy()
+        )
+        ids, counts = np.unique(np.delete(view.segment, plan.keep), return_counts=True)
         self.map.keep(plan.keep)
-        self.last_keep = plan
+        if self._policy.closes_gaps:
+            self.engine.close_gaps(self.map.position)
+            self.map.renumber()
         seconds = time.perf_counter() - began
-        self.counters.evicted += len(gone)
+        gone = n - len(self.map)
+        self.counters.evicted += gone
         self.counters.evictions += 1
-        self.counters.planning_seconds += seconds
+        self.counters.planning_seconds += planned
+        self.counters.eviction_seconds += seconds
         lost = {self._segments[int(i)].name: int(count) for i, count in zip(ids, counts, strict=True)}
-        self._emit(Evicted(len(gone), len(self.map), lost, seconds))
+        self._emit(Evicted(gone, len(self.map), lost, seconds, planned))
+        self._tell_partial_reads(plan)
+
+    def _tell_partial_reads(self, plan: KeepPlan) -> None:
         for part in plan.over_budget:
             told = (part.segment, part.step, part.kept)
             if told not in self.told:
@@ -134,6 +231,13 @@ class SessionCache:
                 self._emit(
                     ReadsOverBudget(part.step, self._segments[part.segment].name, part.kept, part.resident)
                 )
+
+    def _merge(self, view: CacheView, plan: KeepPlan) -> None:
+        assert self.merger is not None
+        try:
+            self.merger.merge(view, plan)
+        except CacheLostError as error:
+            self._rebuild(str(error))
 
     def _renumber(self) -> None:
         assert self.engine.cache is not None
@@ -153,6 +257,8 @@ class SessionCache:
         """Decode the residents again after a device lost the cache."""
         tokens = np.frombuffer(self.tokens, dtype=np.int32)[self.map.token_index]
         self.map.renumber()
+        if self.merger is not None:
+            self.merger.entries.clear()
         n, first, cancelled = len(self.map), 0, False
         while first < n:
             try:

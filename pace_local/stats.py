@@ -46,13 +46,17 @@ class TurnStats:
     generated_tokens: int
     generated_seconds: float
     planning_seconds: float
-    """Choosing who stays and telling the cache."""
+    """Choosing who stays."""
+    eviction_seconds: float
+    """That, merging, and telling the cache."""
     renumbering_seconds: float
     reads: tuple[ReadStats, ...]
     key_bytes: int
     value_bytes: int
     reference_bytes: int
     scratch_bytes: int
+    attention_bytes: int
+    """What is measured of attention, on the device."""
     host_bytes: int
     """Resident set of this process."""
     device_bytes: dict[str, int]
@@ -115,6 +119,7 @@ class Counters:
     generated_tokens: int = 0
     generated_seconds: float = 0.0
     planning_seconds: float = 0.0
+    eviction_seconds: float = 0.0
     renumbering_seconds: float = 0.0
     highest_position: int = field(default=-1)
 

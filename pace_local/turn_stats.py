@@ -36,12 +36,14 @@ def take_stats(session: Session, now: Counters, start: Counters) -> TurnStats:
         generated_tokens=now.generated_tokens - start.generated_tokens,
         generated_seconds=now.generated_seconds - start.generated_seconds,
         planning_seconds=now.planning_seconds - start.planning_seconds,
+        eviction_seconds=now.eviction_seconds - start.eviction_seconds,
         renumbering_seconds=now.renumbering_seconds - start.renumbering_seconds,
         reads=tuple(_read_stats(session, name, step) for name, step in session.plan.next_use().items()),
         key_bytes=held.keys,
         value_bytes=held.values,
         reference_bytes=held.references,
         scratch_bytes=held.scratch,
+        attention_bytes=held.attention,
         host_bytes=psutil.Process().memory_info().rss,
         device_bytes={
             device.name: device.total - device.free for device in _native.devices() if device.kind != "cpu"

@@ -81,10 +81,16 @@ def slow_keep(
     pinned: frozenset[int] = frozenset(),
     sinks: int = 4,
     reads_plan: bool = False,
+    lowered: int = 0,
 ) -> tuple[list[Reason], list[PartialRead]]:
-    """A reason for each resident, and the reads that did not fit; what ``plan_keep`` must come to."""
+    """A reason for each resident, and the reads that did not fit; what ``plan_keep`` must come to.
+
+    What is scored ``-inf`` is never kept for its score. ``lowered`` is by how much the policy's own target is
+    below the view's: what always stays does not pay for that.
+    """
     every = range(len(residents))
-    if len(residents) <= target:
+    worth_something = [rank for rank in every if scores[rank] != float("-inf")]
+    if len(residents) <= target - lowered and len(worth_something) == len(residents):
         return [Reason.SCORE for _ in every], []
     choice = Choice(residents, target)
     for ranks, reason in (
@@ -99,6 +105,7 @@ def slow_keep(
     if cost <= choice.left:
         choice.take_markers(markers, Reason.RECENT)
         recent -= cost
+    choice.left = max(0, choice.left - lowered)
     choice.take(reversed(every), Reason.RECENT, limit=recent)
     partial = []
     if reads_plan:
@@ -113,7 +120,7 @@ def slow_keep(
             choice.take(tokens_of[read], Reason.READ)
             kept = sum(rank in choice.why for rank in tokens_of[read])
             partial.append(PartialRead(read.segment, read.step, kept, len(tokens_of[read])))
-    choice.take(sorted(every, key=lambda rank: (-scores[rank], -rank)), Reason.SCORE)
+    choice.take(sorted(worth_something, key=lambda rank: (-scores[rank], -rank)), Reason.SCORE)
     for rank in choice.promised:
         choice.why.setdefault(rank, Reason.FRAMING)
     return [choice.why.get(rank, Reason.EVICTED) for rank in every], partial

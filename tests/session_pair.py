@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from session_reference import KINDS, Event, SessionReference, TinyTurns, Turns
+from session_driver import SessionDriver, plain
+from session_reference import KINDS, SessionReference
+from session_turns import TinyTurns, Turns
 
-from pace_local import Model, Plan, Session, Step, events
-from pace_local.errors import CancelledError, ConfigError, ContextFullError, NativeError, PaceError
+from pace_local import Model, Session, events
+from pace_local.policies import policy_named
 from pace_local.testing import TinySpec
 
 QUICK = TinySpec(n_layer=2, n_head=2, n_head_kv=1, head_dim=8, n_ff=16, speech="ends")
@@ -48,71 +50,6 @@ def before_stop(text: str, stop: Sequence[str]) -> str:
     return text[: min(places)[1]] if places else text
 
 
-def status_of(error: PaceError) -> str:
-    """The reference's word for an error."""
-    if isinstance(error, NativeError):
-        return error.status
-    return {CancelledError: "cancelled", ContextFullError: "full", ConfigError: "config"}[type(error)]
-
-
-def plain(event: events.Event) -> Event:
-    """An event without its times, as the reference has it."""
-    match event:
-        case events.Progress(done, total):
-            return "progress", done, total
-        case events.Evicted(count, residents, segments):
-            return "evicted", count, residents, segments
-        case events.Renumbered(residents, from_position, next_position):
-            return "renumbered", residents, from_position, next_position
-        case events.ReadsOverBudget(step, segment, kept, resident):
-            return "reads_over_budget", step, segment, kept, resident
-        case events.Rebuilt(residents):
-            return "rebuilt", residents
-        case events.Finished(reason):
-            return "finished", reason
-    raise AssertionError(f"unknown event {event}")
-
-
-@dataclass
-class Watch:
-    """The listener of the session: keeps what it hears, and cancels when it was told to."""
-
-    session: Session | None = None
-    heard: list[events.Event] = field(default_factory=list)
-    cancel_at_event: int | None = None
-    """Number of the event, from 1, pieces of the answer apart."""
-    cancel_at_text: int | None = None
-    """Number of the piece of the answer, from 1."""
-    cancelled_after: int | None = None
-    """Tokens of the answer when a piece of it made us cancel."""
-
-    def begin(self, cancel_at_event: int | None, cancel_at_text: int | None = None) -> None:
-        self.heard = []
-        self.cancel_at_event, self.cancel_at_text, self.cancelled_after = (
-            cancel_at_event,
-            cancel_at_text,
-            None,
-        )
-
-    def __call__(self, event: events.Event) -> None:
-        assert self.session is not None
-        self.heard.append(event)
-        if isinstance(event, events.Text):
-            if len(self.texts) == self.cancel_at_text:
-                self.cancelled_after = event.tokens
-                self.session.cancel()
-        elif len(self.others) == self.cancel_at_event:
-            self.session.cancel()
-
-    @property
-    def texts(self) -> list[events.Text]:
-        return [event for event in self.heard if isinstance(event, events.Text)]
-
-    @property
-    def others(self) -> list[events.Event]:
-        return [event for event in self.heard if not isinstance(event, events.Text)]
-
-
 class SessionPair:
     """Two sessions that must agree.
 
@@ -126,11 +63,12 @@ class SessionPair:
 
     def __init__(self, model: Model, turns: Turns | None = None, **settings: Any) -> None:
         self.model = model
-        self.watch = Watch()
-        self.real = Session(model, listener=self.watch, threads=1, check=True, **settings)
-        self.watch.session = self.real
+        self._driver = SessionDriver(model, check=True, **settings)
+        self.real, self.watch = self._driver.session, self._driver.watch
+        config = self.real.config
+        policy = policy_named(config.policy, config.policy_options)
         self.reference = SessionReference(
-            self.real.config, self.real.policy, turns or TinyTurns(model), model.tokenize
+            config, policy, turns=turns or TinyTurns(model), tokenize=model.tokenize
         )
         self._compared = 0
         self._turn_start = (0, 0, 0)
@@ -138,6 +76,10 @@ class SessionPair:
 
     def close(self) -> None:
         self.real.close()
+
+    def repeat(self) -> None:
+        """Do all of it again on a second real session: the same residents after every operation."""
+        self._driver.repeat()
 
     @property
     def names(self) -> list[str]:
@@ -156,19 +98,15 @@ class SessionPair:
         cancel_at_event: int | None = None,
     ) -> str:
         """Returns how it ended: "done", or what stopped it."""
-        self.watch.begin(cancel_at_event)
         if text.strip() and kind in KINDS:
             self._start_turn()
-        ending = "done"
-        try:
-            segment = self.real.append(
-                text, name=name, kind=kind, pinned=pinned, next_use=next_use  # type: ignore[arg-type]
-            )  # fmt: skip
-        except PaceError as error:
-            ending = status_of(error)
+        ending, segment = self._driver.append(
+            text, cancel_at_event, name=name, kind=kind, pinned=pinned, next_use=next_use
+        )
+        self.reference.scored = list(self.watch.scored)
         expected = self.reference.append(text, name, kind, pinned, next_use, cancel_at_event)
         assert ending == expected, f"append ended with {ending}, not {expected}"
-        if ending == "done":
+        if segment is not None:
             assert self.real.tokens_of(segment) == self.model.tokenize(text)
         self.compare()
         return ending
@@ -189,22 +127,20 @@ class SessionPair:
 
         ``close_after`` is how many events are taken before the loop is left.
         """
-        self.watch.begin(cancel_at_event, cancel_at_text)
         self._start_turn()
-        parts, ending, seen = len(self.reference.parts), "closed", []
-        stream = self.real.generate(prompt, name=name, max_tokens=max_tokens, stop=stop, next_use=next_use)
-        try:
-            for event in stream:
-                seen.append(event)
-                if len(seen) == close_after:
-                    break
-        except PaceError as error:
-            ending = status_of(error)
-        stream.close()  # type: ignore[attr-defined]
+        parts = len(self.reference.parts)
+        ending, seen = self._driver.generate(
+            prompt,
+            close_after,
+            cancel_at_event,
+            cancel_at_text,
+            name=name,
+            max_tokens=max_tokens,
+            stop=stop,
+            next_use=next_use,
+        )
         self._turn_is_over = True
-        finished = self.watch.heard[-1] if self.watch.heard else None
-        if isinstance(finished, events.Finished):
-            ending = finished.reason  # also where the loop was left before it came to that event
+        self.reference.scored = list(self.watch.scored)
         answer = self._answer_after(parts)
         by_itself = ending == "stop" and not self._stopped_by(stop, answer)
         expected = self.reference.generate(
@@ -220,26 +156,22 @@ class SessionPair:
         assert ending == expected, f"the answer ended with {ending}, not {expected}"
         assert seen == self.watch.heard[: len(seen)], "the listener heard something else"
         self._check_answer(answer, ending, max_tokens, stop)
-        self.compare(closed=ending == "closed")
+        self.compare()
         return ending
 
     def plan(self, steps: Iterable[Iterable[str]]) -> None:
         reads = [tuple(names) for names in steps]
-        self.real.plan = Plan([Step(f"step {number}", names) for number, names in enumerate(reads)])
+        self._driver.plan(reads)
         self.reference.plan(reads)
         self.compare_figures()
 
     def step_done(self) -> None:
-        self.real.step_done()
+        self._driver.step_done()
         self.reference.step_done()
         self.compare_figures()
 
     def pin(self, name: str, pinned: bool) -> str:
-        ending = "done"
-        try:
-            self.real.pin(name, pinned)
-        except PaceError as error:
-            ending = status_of(error)
+        ending = self._driver.pin(name, pinned)
         expected = self.reference.pin(name, pinned)
         assert ending == expected, f"pin ended with {ending}, not {expected}"
         self.compare_state()
@@ -247,21 +179,22 @@ class SessionPair:
 
     def inject(self, point: str) -> None:
         """Make the next native operation fail at a point."""
-        assert self.real.engine.cache is not None
-        self.real.engine.cache.fail_next(point)
+        self._driver.inject(point)
         self.reference.fail_next = point
 
     # Comparing
 
-    def compare(self, closed: bool = False) -> None:
+    def compare(self) -> None:
         heard = [plain(event) for event in self.watch.others]
         assert heard == self.reference.events, f"heard {heard}, not {self.reference.events}"
+        assert not self.reference.scored, "the session evicted more often than it should"
         self.compare_state()
         self.compare_figures()
 
     def compare_state(self) -> None:
         real, reference = self.real, self.reference
         real.check()
+        assert real.n_residents <= real.config.budget
         assert [
             (part.name, part.kind, part.start, part.end, part.turn, part.pinned) for part in real.segments
         ] == [
@@ -281,6 +214,11 @@ class SessionPair:
             assert real.last_keep is not None
             assert list(real.last_keep.reasons) == reference.reasons
             assert np.array_equal(real.last_keep.keep, np.flatnonzero(reference.reasons))
+            assert list(real.last_keep.scores) == reference.scores
+        # The pool is of the session's own tokens, also after some were withdrawn.
+        pool = real.policy.pool()
+        assert all(0 <= index < len(reference.tokens) for index in pool)
+        assert all(np.isfinite(score) for score in pool.values())
 
     def compare_figures(self) -> None:
         stats, totals = self.real.stats, self.reference.totals

@@ -1,163 +1,33 @@
 """What a session must do, written the slow and obvious way, to compare the real one with.
 
-It knows no model: which tokens an answer has is told to it. All else it works out by itself: segments,
-turns, role markers, chunks, evictions, positions, failures, what is withdrawn, and every event but the
-pieces of the answer.
+It knows no model: which tokens an answer has is told to it. All else it works out by itself: segments, turns,
+role markers, chunks, what is withdrawn, and every event but the pieces of the answer; what happens in its
+cache is in ``cache_reference``.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
-from keep_reference import Resident, slow_keep
+from cache_reference import CacheReference, Part, Stopped
+from session_turns import Turns
 
-from pace_local import Model, SessionConfig
-from pace_local.memory import Read, Reason
-from pace_local.policies import Policy
+from pace_local.memory import Read
 
 ROLES = {"system": "system", "answer": "assistant", "reasoning": "assistant"}
 KINDS = ("system", "user", "file", "tool", "answer", "reasoning", "plan", "text")
-SINKS = 4
 ANY_TOKEN = 0
 
-Event = tuple[object, ...]
-
-
-class Turns(Protocol):
-    """The text around turns, as tokens."""
-
-    def opening(self, role: str, previous: str | None) -> tuple[list[int], list[int]]:
-        """The default system turn that comes first, if there is one, and what opens the turn."""
-
-    def suffix(self, role: str, first: bool, previous: str | None) -> list[int]: ...
-
-    def generation(self, previous: str) -> list[int]: ...
-
-    def closing(self, ended_by_itself: bool) -> list[int]:
-        """What is left to read of an answer's turn, the token that ended it included."""
-
-
-class TinyTurns:
-    """ChatML with a default system prompt, spelled out."""
-
-    def __init__(self, model: Model) -> None:
-        self._tokens: Callable[[str], list[int]] = lambda text: model.tokenize(text, special=True)
-
-    def opening(self, role: str, previous: str | None) -> tuple[list[int], list[int]]:
-        implied = ""
-        if previous is None and role != "system":
-            implied = "<|im_start|>system\nYou are a tiny model that answers at random.<|im_end|>\n"
-        return self._tokens(implied), self._tokens(f"<|im_start|>{role}\n")
-
-    def suffix(self, role: str, first: bool, previous: str | None) -> list[int]:
-        return self._tokens("<|im_end|>\n")
-
-    def generation(self, previous: str) -> list[int]:
-        return self._tokens("<|im_start|>assistant\n")
-
-    def closing(self, ended_by_itself: bool) -> list[int]:
-        return self._tokens("<|im_end|>\n")
-
-
-class ModelTurns:
-    """The turns of any model, by its own template: a reference that shares a part with what is tested."""
-
-    def __init__(self, model: Model) -> None:
-        self._template = model.chat_template()
-        self._bos = model.bos
-        self._tokens: Callable[[str], list[int]] = lambda text: model.tokenize(text, special=True)
-
-    def opening(self, role: str, previous: str | None) -> tuple[list[int], list[int]]:
-        frame = self._template.frame(role, first=previous is None, previous=previous)
-        implied, own = self._tokens(frame.implied_system), self._tokens(frame.own_prefix)
-        if previous is None and self._bos is not None and not frame.has_bos:
-            (implied or own).insert(0, self._bos)
-        return implied, own
-
-    def suffix(self, role: str, first: bool, previous: str | None) -> list[int]:
-        return self._tokens(self._template.frame(role, first=first, previous=previous).suffix)
-
-    def generation(self, previous: str) -> list[int]:
-        return self._tokens(self._template.generation_prefix(previous))
-
-    def closing(self, ended_by_itself: bool) -> list[int]:
-        closing = self._template.close_turn("assistant")
-        return self._tokens(closing.end + closing.rest if ended_by_itself else closing.text)
-
-
-class Stopped(Exception):  # noqa: N818 - a way out, as in the session
-    """An operation ends here; ``status`` says why: "cancelled", "full", "config" or a native status."""
-
-    def __init__(self, status: str) -> None:
-        super().__init__(status)
-        self.status = status
-
-
-@dataclass(frozen=True)
-class Part:
-    """A segment."""
-
-    name: str
-    kind: str
-    start: int
-    end: int
-    turn: int
-    pinned: bool
-
-
-@dataclass(frozen=True)
-class Slot:
-    """A resident."""
-
-    index: int
-    position: int
-
 
 @dataclass
-class Totals:
-    """Counts over the whole session."""
-
-    evicted: int = 0
-    evictions: int = 0
-    renumberings: int = 0
-    highest_position: int = -1
-
-
-@dataclass
-class SessionReference:
+class SessionReference(CacheReference):
     """A session without a model."""
 
-    config: SessionConfig
-    policy: Policy
-    turns: Turns
-    tokenize: Callable[[str], list[int]]
-
-    tokens: list[int] = field(default_factory=list)
-    parts: list[Part] = field(default_factory=list)
-    owner: list[int] = field(default_factory=list)
-    """Number of the part that each token belongs to."""
-    slots: list[Slot] = field(default_factory=list)
-    steps: list[tuple[str, ...]] = field(default_factory=list)
-    """Names that each step of the plan reads."""
-    events: list[Event] = field(default_factory=list)
-    """Of the running operation, or the last one."""
-    totals: Totals = field(default_factory=Totals)
-    reasons: list[Reason] | None = None
-    fail_next: str = "nowhere"
-
+    turns: Turns = field(kw_only=True)
+    tokenize: Callable[[str], list[int]] = field(kw_only=True)
     role: str | None = None
-    n_turns: int = 0
-    prompt: int | None = None
-    pending: list[int] = field(default_factory=list)
-    arriving: Read | None = None
-    """What is being read or written, if a step was said to read it."""
-    told: set[tuple[int, int, int]] = field(default_factory=set)
-    cancelled: bool = False
-    cancel_at_event: int | None = None
 
     # Operations
 
@@ -249,9 +119,6 @@ class SessionReference:
         self.steps = self.steps[1:]
 
     # Figures
-
-    def next_position(self) -> int:
-        return self.slots[-1].position + 1 if self.slots else 0
 
     def read_figures(self) -> list[tuple[str, int, int, int, int | None, int | None]]:
         """Name, step, tokens, resident tokens, nearest and farthest distance of each planned read."""
@@ -364,122 +231,3 @@ class SessionReference:
             self.n_turns, self.role, self.prompt, self.pending = turns, role, prompt, pending
             self.told = {told for told in self.told if told[0] < parts}
             raise
-
-    # The cache
-
-    def _decode(self, tokens: Sequence[int], segment: int) -> None:
-        if not self.policy.evicts and len(self.slots) + len(tokens) > self.config.budget:
-            raise Stopped("full")
-        if self.bounds_positions and self.next_position() + len(tokens) > self.config.position_cap:
-            self._renumber()
-        if self.cancelled:
-            raise Stopped("cancelled")
-        slots, n, part = list(self.slots), len(self.tokens), self.parts[segment]
-        for token in tokens:
-            self.slots.append(Slot(len(self.tokens), self.next_position()))
-            self.tokens.append(token)
-            self.owner.append(segment)
-        self.parts[segment] = replace(part, end=len(self.tokens))
-        self.totals.highest_position = max(self.totals.highest_position, self.next_position() - 1)
-        if len(self.slots) > self.config.budget:
-            try:
-                self._evict()
-            except Stopped:
-                self.slots, self.parts[segment] = slots, part
-                del self.tokens[n:], self.owner[n:]
-                raise
-
-    @property
-    def bounds_positions(self) -> bool:
-        asked = self.config.bound_positions
-        return self.policy.bounds_positions if asked is None else asked
-
-    def _evict(self) -> None:
-        self._fail_at("plan", "NO_MEMORY")
-        residents = []
-        for slot in self.slots:
-            segment = self.owner[slot.index]
-            part = self.parts[segment]
-            residents.append(Resident(slot.index, segment, part.turn, part.kind == "framing"))
-        self.reasons, partial = slow_keep(
-            residents,
-            [resident.index for resident in residents],
-            target=math.floor(self.config.budget * self.config.soft_target),
-            recent=self._recent(),
-            reads=self._reads(),
-            pinned=frozenset(i for i, part in enumerate(self.parts) if part.pinned),
-            sinks=SINKS,
-            reads_plan=self.policy.reads_plan,
-        )
-        lost: dict[str, int] = {}
-        for reason, resident in zip(self.reasons, residents, strict=True):
-            if reason == Reason.EVICTED:
-                name = self.parts[resident.segment].name
-                lost[name] = lost.get(name, 0) + 1
-        stays = [reason != Reason.EVICTED for reason in self.reasons]
-        self.slots = [slot for slot, stay in zip(self.slots, stays, strict=True) if stay]
-        self.totals.evicted += sum(lost.values())
-        self.totals.evictions += 1
-        self._emit("evicted", sum(lost.values()), len(self.slots), lost)
-        for read in partial:
-            told = (read.segment, read.step, read.kept)
-            if told not in self.told:
-                self.told.add(told)
-                name = self.parts[read.segment].name
-                self._emit("reads_over_budget", read.step, name, read.kept, read.resident)
-
-    def _renumber(self) -> None:
-        n, before = len(self.slots), self.next_position()
-        self._fail_at("plan", "NO_MEMORY")
-        self._fail_at("allocate", "NO_MEMORY")
-        self.slots = [Slot(slot.index, position) for position, slot in enumerate(self.slots)]
-        if self.fail_next == "compute":
-            self.fail_next = "nowhere"
-            self._emit("rebuilt", n)
-        self.totals.renumberings += 1
-        self._emit("renumbered", n, before, n)
-
-    def _fail_at(self, point: str, status: str) -> None:
-        if self.fail_next == point:
-            self.fail_next = "nowhere"
-            raise Stopped(status)
-
-    def _reads(self) -> list[Read]:
-        reads = [] if self.prompt is None else [Read(self.prompt, 0)]
-        number_of = {part.name: i for i, part in enumerate(self.parts)}
-        planned = [Read(number_of[name], step) for name, step in self._next_use().items()]
-        if self.arriving is not None and self.arriving.segment not in {read.segment for read in planned}:
-            planned.append(self.arriving)
-        planned.sort(key=lambda read: read.step)
-        return reads + [read for read in planned if read.segment != self.prompt]
-
-    def _next_use(self) -> dict[str, int]:
-        uses: dict[str, int] = {}
-        for step, names in enumerate(self.steps):
-            for name in names:
-                uses.setdefault(name, step)
-        return uses
-
-    # Pins
-
-    def _recent(self) -> int:
-        return self.config.budget // 8 if self.config.recent is None else self.config.recent
-
-    def _can_pin(self, price: int) -> bool:
-        held = sum(self._price(part) for part in self.parts if part.pinned)
-        target = math.floor(self.config.budget * self.config.soft_target)
-        return held + price <= target - self._recent() - SINKS
-
-    def _price(self, part: Part) -> int:
-        """A segment's tokens, and all role markers of its turn, those included that are still to come."""
-        markers = sum(p.end - p.start for p in self.parts if p.turn == part.turn and p.kind == "framing")
-        if part.turn == self.n_turns - 1:
-            markers += len(self.pending)
-        return markers if part.kind == "framing" else markers + part.end - part.start
-
-    # Events
-
-    def _emit(self, *event: object) -> None:
-        self.events.append(event)
-        if len(self.events) == self.cancel_at_event:
-            self.cancelled = True

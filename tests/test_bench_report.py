@@ -192,7 +192,7 @@ def test_a_missed_limit_is_exit_code_1(value, code, subject, monkeypatch, capsys
     assert cli.main(["all", "--json"]) == code
     plain = json.loads(capsys.readouterr().out)
     assert plain["bench"] == "all"
-    assert len(plain["rows"]) == len(cli.BENCHES)
+    assert len(plain["rows"]) == len(cli.BENCHES) - 1, "policies takes too long to be one of all"
     assert plain["models"] == [subject.identity()]
     assert cli.main(["memory"]) == code
     assert ("MISSED" in capsys.readouterr().out) is (code == 1)

@@ -44,6 +44,7 @@ def test_derived_sizes_follow_the_settings() -> None:
         ("position_cap", [2560, 2**31 - 1], [2559, 0], "below budget + headroom = 2560"),
         ("soft_target", [0.25, 1, 1.0], [0.2499, 1.01, float("nan"), -1.0], "0.25 to 1"),
         ("recent", [0, 1024, None], [-1, 1025], "0 to half of the budget (1024)"),
+        ("evict_every", [1, 2**20, None], [0, -1, 2**20 + 1], "use 1 to 1048576 tokens, or None"),
         ("threads", [1, 512, None], [0, -1, 513], "use 1 to 512"),
         ("key_type", KEY_TYPES, ["q4_0", "F16", ""], "f16, f32, bf16, q8_0"),
         ("value_type", VALUE_TYPES, ["q4_0", None], "f16, f32, bf16, q8_0"),
@@ -64,7 +65,7 @@ def test_the_cap_above_all_positions_that_there_are() -> None:
     assert str(2**31 - 1) in refuses(position_cap=2**31)
 
 
-@pytest.mark.parametrize("name", ["budget", "position_cap", "headroom", "recent", "threads"])
+@pytest.mark.parametrize("name", ["budget", "position_cap", "headroom", "recent", "threads", "evict_every"])
 @pytest.mark.parametrize("value", ["2048", 2048.5, True, [1]], ids=repr)
 def test_types(name: str, value: object) -> None:
     assert refuses(**{name: value}) == f"{name.replace('_', ' ')} is {value!r}; use a whole number"
@@ -73,6 +74,16 @@ def test_types(name: str, value: object) -> None:
 def test_the_type_of_a_share() -> None:
     assert refuses(soft_target="0.5") == "soft target is '0.5'; use a share from 0.25 to 1"
     assert "budget is None" in refuses(budget=None)
+
+
+@pytest.mark.parametrize("value", [None, [("sinks", 1)], "sinks=1", 4])
+def test_the_type_of_policy_options(value: object) -> None:
+    assert refuses(policy_options=value) == f"policy options are {value!r}; use names and values"
+
+
+def test_no_two_configs_share_their_options() -> None:
+    assert SessionConfig().policy_options == {}
+    assert SessionConfig().policy_options is not SessionConfig().policy_options
 
 
 def test_quantized_values_need_flash_attention() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import tracemalloc
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from cache_views import make_view
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keep_reference import Resident, slow_keep
@@ -21,25 +21,31 @@ EVICTED, SINK, PINNED, RECENT, READ, SCORE, FRAMING = Reason
 
 
 class Scored(Policy):
-    """Scores as a test gives them."""
+    """Scores and a target as a test gives them."""
 
     name = "scored"
 
-    def __init__(self, scores: Sequence[float], reads_plan: bool, sinks: int) -> None:
+    def __init__(self, scores: Sequence[float], reads_plan: bool, sinks: int, own_target: int) -> None:
         self.scores = np.array(scores, dtype=np.float64)
-        self.reads_plan, self.sinks = reads_plan, sinks  # type: ignore[misc]
+        self.reads_plan, self.sinks, self.own_target = reads_plan, sinks, own_target  # type: ignore[misc]
+
+    def target(self, view: CacheView) -> int:
+        return self.own_target
 
     def score(self, view: CacheView) -> npt.NDArray[np.float64]:
         return self.scores
 
 
-def view_of(residents: Sequence[Resident]) -> CacheView:
-    return CacheView(
-        np.array([resident.index for resident in residents], dtype=np.int64),
-        np.array([resident.segment for resident in residents], dtype=np.int32),
-        np.array([resident.turn for resident in residents], dtype=np.int32),
-        np.array([resident.framing for resident in residents], dtype=np.bool_),
-        residents[-1].index + 1 if residents else 0,
+def view_of(
+    residents: Sequence[Resident], target: int = 1, pinned: frozenset[int] = frozenset()
+) -> CacheView:
+    return make_view(
+        [resident.index for resident in residents],
+        target=target,
+        segment=[resident.segment for resident in residents],
+        turn=[resident.turn for resident in residents],
+        framing=[resident.framing for resident in residents],
+        pinned=pinned,
     )
 
 
@@ -50,21 +56,24 @@ class Case:
     residents: tuple[Resident, ...]
     scores: tuple[float, ...]
     target: int
+    slack: int
+    """By how much the view's target is above the policy's, or the policy's above the view's if negative."""
     recent: int
     reads: tuple[Read, ...]
     pinned: frozenset[int]
     sinks: int
     reads_plan: bool
 
+    @property
+    def view(self) -> CacheView:
+        return view_of(self.residents, self.target + max(0, self.slack), self.pinned)
+
+    @property
+    def policy(self) -> Scored:
+        return Scored(self.scores, self.reads_plan, self.sinks, self.target + max(0, -self.slack))
+
     def plan(self) -> KeepPlan:
-        return plan_keep(
-            view_of(self.residents),
-            Scored(self.scores, self.reads_plan, self.sinks),
-            target=self.target,
-            recent=self.recent,
-            reads=self.reads,
-            pinned=self.pinned,
-        )
+        return plan_keep(self.view, self.policy, recent=self.recent, reads=self.reads)
 
     def ranks_of(self, segment: int) -> list[int]:
         return [rank for rank, resident in enumerate(self.residents) if resident.segment == segment]
@@ -76,9 +85,18 @@ class Case:
             [resident for resident in self.residents if resident.framing and resident.turn in turns]
         )
 
+    def always(self, plan: KeepPlan) -> list[int]:
+        """Ranks kept before anything competes: sinks, pins, the newest turn's markers, and what they open."""
+        first = np.isin(plan.reasons, (SINK, PINNED))
+        opened = {self.residents[rank].turn for rank in np.flatnonzero(first & ~self.view.framing)}
+        by_turn = np.array([resident.turn in opened for resident in self.residents], dtype=bool)
+        markers = self.view.framing & ((plan.reasons == RECENT) | ((plan.reasons == FRAMING) & by_turn))
+        ranks: list[int] = np.flatnonzero(first | markers).tolist()
+        return ranks
+
     @property
     def is_tight(self) -> bool:
-        return len(self.residents) > self.target
+        return len(self.residents) > self.target or -np.inf in self.scores
 
 
 @st.composite
@@ -100,11 +118,13 @@ def cases(draw: st.DrawFn) -> Case:
     residents = [resident for resident in residents if not gone >> resident.index & 1]
     n, n_segments = len(residents), next(segments)
     marks = draw(st.integers(0, 4**n - 1))
+    lowest = draw(st.sampled_from([0.0, 0.0, -np.inf]))
     read = draw(st.lists(st.tuples(st.integers(0, n_segments - 1), st.integers(0, 3)), max_size=4))
     return Case(
         tuple(residents),
-        tuple((0.0, 1.0, 2.0, 2.5)[marks >> 2 * rank & 3] for rank in range(n)),
+        tuple((lowest, 1.0, 2.0, 2.5)[marks >> 2 * rank & 3] for rank in range(n)),
         target=draw(st.integers(1, max(1, n + 2))),
+        slack=draw(st.integers(-3, 3)),
         recent=draw(st.integers(0, 12)),
         reads=tuple(Read(segment, step) for segment, step in sorted(dict(read).items(), key=lambda r: r[1])),
         pinned=frozenset(draw(st.sets(st.integers(0, n_segments - 1), max_size=2))),
@@ -124,7 +144,8 @@ def test_equals_the_slow_reference(case: Case) -> None:
     reasons, partial = slow_keep(
         case.residents,
         case.scores,
-        target=case.target,
+        target=case.target + max(0, case.slack),
+        lowered=max(0, case.slack),
         recent=case.recent,
         reads=case.reads,
         pinned=case.pinned,
@@ -142,8 +163,12 @@ def test_equals_the_slow_reference(case: Case) -> None:
 @each_case
 @given(cases())
 def test_never_more_than_the_target_and_in_order(case: Case) -> None:
+    """What always stays may take all of the view's target; beside it, no more stays than the policy wants."""
     plan = case.plan()
-    assert len(plan.keep) <= case.target
+    always = case.always(plan)
+    assert len(plan.keep) <= max(len(always), case.target) <= case.view.target
+    if len(always) >= case.target and case.is_tight:
+        assert plan.keep.tolist() == always, "nothing else comes in"
     assert np.all(np.diff(plan.keep.astype(np.int64)) > 0)
     assert plan.keep.dtype == np.uint32
     assert list(plan.keep) == list(np.flatnonzero(plan.reasons != EVICTED))
@@ -161,17 +186,20 @@ def test_evicts_nothing_when_all_fit(case: Case) -> None:
 @each_case
 @given(cases())
 def test_equal_inputs_give_equal_plans_and_inputs_stay_as_they_were(case: Case) -> None:
-    view = view_of(case.residents)
-    policy = Scored(case.scores, case.reads_plan, case.sinks)
-    options = {
-        "target": case.target, "recent": case.recent, "reads": case.reads, "pinned": case.pinned,
-    }  # fmt: skip
-    first, second = (plan_keep(view, policy, **options) for _ in range(2))  # type: ignore[arg-type]
+    view, policy = case.view, case.policy
+    first, second = (plan_keep(view, policy, recent=case.recent, reads=case.reads) for _ in range(2))
     assert np.array_equal(first.keep, second.keep)
     assert np.array_equal(first.reasons, second.reasons)
+    assert np.array_equal(first.scores, second.scores)
     assert first.over_budget == second.over_budget
-    for name in ("token_index", "segment", "turn", "framing"):
-        assert np.array_equal(getattr(view, name), getattr(view_of(case.residents), name))
+    for name in ("token_index", "segment", "turn", "framing", "position", "kind", "entity"):
+        assert np.array_equal(getattr(view, name), getattr(case.view, name))
+
+
+@each_case
+@given(cases())
+def test_the_plan_says_what_the_policy_thought(case: Case) -> None:
+    assert case.plan().scores.tolist() == list(case.scores)
 
 
 @each_case
@@ -182,7 +210,7 @@ def test_sinks_and_pinned_stay_while_they_fit(case: Case) -> None:
     wanted = sorted({*sinks, *pinned})
     markers = [rank for rank in wanted if case.residents[rank].framing]
     kept = set(case.plan().keep.tolist())
-    if case.price(wanted) + len(markers) <= case.target:
+    if case.price(wanted) + len(markers) <= case.view.target:
         assert kept >= set(wanted)
 
 
@@ -266,6 +294,14 @@ def test_what_is_kept_for_its_score_is_worth_more_and_ties_go_to_the_newer(case:
         assert (case.scores[kept], kept) > (case.scores[lost], lost)
 
 
+@each_case
+@given(tight_cases)
+def test_what_is_worth_nothing_goes_even_if_there_is_room(case: Case) -> None:
+    plan = case.plan()
+    for rank, score in enumerate(case.scores):
+        assert score != -np.inf or plan.reasons[rank] != SCORE
+
+
 # Hand-written: lower case is a role marker, upper case content, one letter a turn
 
 
@@ -288,12 +324,10 @@ def kept_of(
         for index, letter in enumerate(session)
     ]
     plan = plan_keep(
-        view_of(residents),
+        view_of(residents, target, frozenset(map(ord, pinned))),
         policy_named(policy),
-        target=target,
         recent=recent,
         reads=[Read(ord(letter), step) for letter, step in reads],
-        pinned=frozenset(map(ord, pinned)),
     )
     partial = [(chr(part.segment), part.kept, part.resident) for part in plan.over_budget]
     return "".join(KINDS[Reason(reason)] for reason in plan.reasons), partial
@@ -346,42 +380,26 @@ def test_over_budget_by_hand() -> None:
 
 
 def test_an_empty_cache() -> None:
-    plan = plan_keep(view_of([]), policy_named("pace"), target=4, recent=1)
+    plan = plan_keep(view_of([], 4), policy_named("pace"), recent=1)
     assert len(plan.keep) == len(plan.reasons) == 0
+
+
+def test_scores_of_minus_infinity_by_hand() -> None:
+    """They go where all would fit, unless they are sinks, pinned, read, or among the newest."""
+    residents = [Resident(index, ord(letter), ord(letter)) for index, letter in enumerate("AABBCCDDEE")]
+    scores = [-np.inf] * 8 + [1.0, -np.inf]
+    policy = Scored(scores, reads_plan=True, sinks=1, own_target=20)
+    view = view_of(residents, 20, frozenset([ord("C")]))
+    plan = plan_keep(view, policy, recent=1, reads=[Read(ord("B"), 0)])
+    assert "".join(KINDS[Reason(reason)] for reason in plan.reasons) == "s.rrpp..+w"
+
+
+@pytest.mark.parametrize(("own", "view", "kept"), [(3, 8, 3), (8, 3, 3), (8, 8, 6), (0, 8, 0)])
+def test_a_policy_may_lower_the_target_but_not_raise_it(own: int, view: int, kept: int) -> None:
+    residents = [Resident(index, 0, 0) for index in range(6)]
+    plan = plan_keep(view_of(residents, view), Scored([1.0] * 6, False, 0, own), recent=0)
+    assert plan.keep.tolist() == list(range(6 - kept, 6))
 
 
 def test_a_read_of_what_is_gone_costs_nothing() -> None:
     assert kept_of("AAAABBBB", target=6, reads=[("X", 0)]) == ("ssss..ww", [])
-
-
-# Cost
-
-
-@pytest.mark.parametrize("policy", ["streaming", "pace"])
-def test_planning_does_not_depend_on_the_length_of_the_session(policy: str) -> None:
-    """At 2,048 residents, memory for planning is the same at token ten thousand and at token two billion."""
-
-    def peak(stretch: int) -> int:
-        n = 2048
-        turn = np.repeat(np.arange(32, dtype=np.int64), 64)
-        view = CacheView(
-            np.arange(n, dtype=np.int64) * stretch,
-            (turn * stretch).astype(np.int32),
-            (turn * stretch).astype(np.int32),
-            np.arange(n) % 64 < 4,
-            n * stretch,
-        )
-        reads = [Read(4 * stretch, 0), Read(20 * stretch, 1)]
-        options = {"target": 1861, "recent": 256, "reads": reads, "pinned": frozenset([0, 2 * stretch])}
-        plan_keep(view, policy_named(policy), **options)  # type: ignore[arg-type]
-        tracemalloc.start()
-        try:
-            plan = plan_keep(view, policy_named(policy), **options)  # type: ignore[arg-type]
-            assert len(plan.keep) == 1861
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-
-    short, long = peak(5), peak(1_000_000)
-    assert long < 1.25 * short
-    assert long < 200 * 2048

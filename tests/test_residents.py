@@ -6,21 +6,27 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pace_local.policies import Attention
 from pace_local.residents import ResidentMap
+from pace_local.segments import KINDS
 
 CAPACITY = 64
-Row = tuple[int, int, int, int, bool]
+Row = tuple[int, int, int, int, bool, int, bool, float]
 
 
 def rows_of(residents: ResidentMap, length: int) -> list[Row]:
-    view = residents.view(length)
+    view = residents.view(length, 1)
+    assert np.array_equal(view.position, residents.position)
     return list(
         zip(
             view.token_index.tolist(),
-            residents.position.tolist(),
+            view.position.tolist(),
             view.segment.tolist(),
             view.turn.tolist(),
             view.framing.tolist(),
+            view.kind.tolist(),
+            view.entity.tolist(),
+            np.nan_to_num(residents.prompt_mass, nan=-1.0).tolist(),
             strict=True,
         )
     )
@@ -32,16 +38,19 @@ def test_any_order_of_operations(data: st.DataObject) -> None:
     residents, length = ResidentMap(CAPACITY), 0
     rows: list[Row] = []
     for _ in range(data.draw(st.integers(1, 15))):
-        what = data.draw(st.sampled_from(["append", "keep", "renumber", "truncate"]))
+        what = data.draw(st.sampled_from(["append", "keep", "renumber", "truncate", "mark"]))
         if what == "append":
             count = data.draw(st.integers(1, max(1, min(20, CAPACITY - len(rows)))))
             if len(rows) + count > CAPACITY:
                 continue
             segment, turn = data.draw(st.tuples(st.integers(0, 9), st.integers(0, 9)))
-            framing = data.draw(st.booleans())
+            framing, kind = data.draw(st.booleans()), data.draw(st.integers(0, len(KINDS) - 1))
             position = rows[-1][1] + 1 if rows else 0
-            residents.append(count, length, segment=segment, turn=turn, framing=framing)
-            rows += [(length + i, position + i, segment, turn, framing) for i in range(count)]
+            residents.append(count, length, segment=segment, turn=turn, framing=framing, kind=kind)
+            # a new token is no name yet, and was not resident when the last prompt ended
+            rows += [
+                (length + i, position + i, segment, turn, framing, kind, False, -1.0) for i in range(count)
+            ]
             length += count
         elif what == "keep":
             ranks = sorted(data.draw(st.sets(st.integers(0, len(rows) - 1)))) if rows else []
@@ -50,6 +59,12 @@ def test_any_order_of_operations(data: st.DataObject) -> None:
         elif what == "renumber":
             residents.renumber()
             rows = [(row[0], position, *row[2:]) for position, row in enumerate(rows)]
+        elif what == "mark":
+            marks = data.draw(st.integers(0, 2 ** len(rows) - 1))
+            entities = [bool(marks >> rank & 1) for rank in range(len(rows))]
+            residents.entity[:] = entities
+            residents.prompt_mass[:] = np.arange(len(rows)) / 2
+            rows = [(*row[:6], entities[rank], rank / 2) for rank, row in enumerate(rows)]
         else:
             count = data.draw(st.integers(0, len(rows)))
             residents.truncate(count)
@@ -67,12 +82,24 @@ def test_empty() -> None:
     assert rows_of(residents, 0) == []
     residents.renumber()
     residents.keep(np.array([], dtype=np.uint32))
-    assert len(residents.view(9)) == 0
-    assert residents.view(9).session_length == 9
+    assert len(residents.view(9, 5)) == 0
+    assert residents.view(9, 5).session_length == 9
+
+
+def test_a_view_says_what_it_was_told() -> None:
+    residents = ResidentMap(4)
+    residents.append(3, 0, segment=1, turn=0, framing=False, kind=KINDS.index("user"))
+    attention = Attention(np.ones(3), np.zeros(3), np.full(3, np.nan))
+    view = residents.view(7, 2, first_user=1, attention=attention)
+    assert (view.session_length, view.target, view.first_user) == (7, 2, 1)
+    assert view.attention is attention
+    plain = residents.view(7, 2)
+    assert plain.first_user is None
+    assert plain.attention is None
 
 
 def test_indices_beyond_32_bits() -> None:
     residents = ResidentMap(4)
-    residents.append(2, 2**40, segment=0, turn=0, framing=False)
+    residents.append(2, 2**40, segment=0, turn=0, framing=False, kind=0)
     assert residents.token_index.tolist() == [2**40, 2**40 + 1]
     assert residents.rank_of_index(2**40 + 1) == 1

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import pytest
+from session_guard import guarded
 from session_pair import TALKER, tiny_session
 
 from pace_local import Model, Plan, Session, Step, events
-from pace_local.errors import ConfigError, ContextFullError
+from pace_local.errors import ConfigError
 from pace_local.policies import POLICIES
 from pace_local.testing import TinySpec
 
@@ -26,37 +26,6 @@ TEXT = "return the self and other "
 @pytest.fixture(scope="module")
 def model(load_tiny: Callable[[TinySpec], Model]) -> Model:
     return load_tiny(TALKER)
-
-
-class Guard:
-    """Looks at the session at every event, as a listener."""
-
-    def __init__(self) -> None:
-        self.session: Session | None = None
-        self.heard: list[events.Event] = []
-        self.most_cells = 0
-
-    def __call__(self, event: events.Event) -> None:
-        self.heard.append(event)
-        self.look()
-
-    def look(self) -> None:
-        session = self.session
-        assert session is not None
-        assert session.engine.cache is not None
-        native = session.engine.cache.residents()
-        assert len(native) == session.n_residents <= session.config.budget
-        assert session.next_position == (native["position"][-1] + 1 if len(native) else 0)
-        if session.bounds_positions:
-            assert session.next_position <= session.config.position_cap
-            assert session.stats.highest_position < session.config.position_cap
-        self.most_cells = max(self.most_cells, int(native["cell"].max(initial=0)))
-
-
-def guarded(model: Model, **settings: Any) -> tuple[Session, Guard]:
-    guard = Guard()
-    guard.session = tiny_session(model, listener=guard, **settings)
-    return guard.session, guard
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES.keys() - {"none"}))
@@ -70,26 +39,15 @@ def test_at_every_event(model: Model, policy: str, cap: int) -> None:
             for _ in session.generate("what now?", max_tokens=25):
                 guard.look()
         assert guard.heard
-        bounds = policy in ("bounded", "pace")
+        bounds, closes = POLICIES[policy].bounds_positions, POLICIES[policy].closes_gaps
         assert session.bounds_positions == bounds
-        assert (session.next_position < cap) == bounds
+        assert (session.next_position < cap) == (bounds or closes)
         assert (session.stats.renumberings_in_session > 0) == bounds
         assert session.stats.position_cap == (cap if bounds else None)
-        assert session.stats.highest_position >= (cap - session.config.headroom if bounds else 800)
-
-
-@pytest.mark.parametrize("policy", sorted(POLICIES))
-@pytest.mark.parametrize("bound", [False, True])
-def test_positions_are_bounded_as_asked(model: Model, policy: str, bound: bool) -> None:
-    session, guard = guarded(model, policy=policy, bound_positions=bound)
-    with session:
-        for _ in range(10):
-            try:
-                list(session.generate(TEXT, max_tokens=25))
-            except ContextFullError:
-                assert policy == "none"
-        guard.look()
-        assert (session.stats.renumberings_in_session > 0) == (bound and policy != "none")
+        if closes:
+            assert session.stats.highest_position < session.config.n_cells
+        else:
+            assert session.stats.highest_position >= (cap - session.config.headroom if bounds else 800)
 
 
 def test_nothing_is_evicted_that_fits(model: Model) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+import numpy as np
 import pytest
+from session_driver import SessionDriver
 from session_pair import QUICK, tiny_session
 
 from pace_local import Model, Plan, Sampling, Step, events
@@ -23,8 +25,8 @@ def model(load_tiny: Callable[[TinySpec], Model]) -> Model:
 def timeless(event: events.Event) -> tuple[object, ...]:
     """All of an event but what depends on the clock and on the rest of the process."""
     values = dataclasses.asdict(event)
-    values.pop("seconds", None)
     stats = values.pop("stats", {})
+    values = {k: v for k, v in values.items() if not k.endswith("seconds")}
     figures = {
         k: v for k, v in stats.items() if not k.endswith("seconds") and "host" not in k and "device" not in k
     }
@@ -53,8 +55,32 @@ def test_two_greedy_runs_are_the_same(model: Model, policy: str) -> None:
     first, second = (run(model, policy, Sampling()) for _ in range(2))
     assert first == second
     kinds = {event[0] for event in first[0]}
-    assert ("Evicted" in kinds) == (policy != "none")
-    assert ("Renumbered" in kinds) == (policy in ("bounded", "pace"))
+    assert ("Evicted" in kinds) == POLICIES[policy].evicts
+    assert ("Renumbered" in kinds) == POLICIES[policy].bounds_positions
+
+
+def test_random_sessions_would_find_a_policy_that_rolls_dice(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are done twice and compared after every operation."""
+    dice = np.random.default_rng(0)
+    settings = {"policy": "truncate", "budget": 96, "headroom": 16, "position_cap": 160}
+
+    def play() -> None:
+        driver = SessionDriver(model, check=True, **settings)
+        try:
+            for number in range(4):
+                driver.append(TEXT * (number + 1), None, name=f"file:{number}", kind="file")
+            driver.plan([("file:1",)])
+            driver.generate("what now?", None, None, None, max_tokens=20)
+            driver.repeat()
+        finally:
+            driver.close()
+
+    play()
+    monkeypatch.setattr(POLICIES["truncate"], "score", lambda policy, view: dice.random(len(view)))
+    with pytest.raises(AssertionError, match="operation 2 had another outcome"):
+        play()
 
 
 def test_the_same_seed_draws_the_same_answer_and_another_another(model: Model) -> None:

@@ -11,6 +11,7 @@ from session_pair import TALKER, tiny_session
 
 from pace_local import Model, Plan, Sampling, Session, SessionConfig, Step
 from pace_local.errors import ConfigError, InputError, ModelError, PlanError
+from pace_local.policies import POLICIES
 from pace_local.testing import TinySpec, tiny_model
 
 
@@ -37,7 +38,16 @@ def message_of(kind: type[InputError], act: Callable[[], object]) -> str:
         ({"budget": 10}, ["budget 10", "at least 64"]),
         ({"budget": 96, "headroom": 16, "position_cap": 100}, ["position cap 100", "112", "raise the cap"]),
         ({"headroom": 4}, ["headroom 4", "16 to 8192"]),
-        ({"policy": "h2o"}, ["policy 'h2o'", "none, streaming, plan, bounded, pace"]),
+        ({"policy": "h2p"}, ["policy 'h2p' is not one of", ", ".join(POLICIES)]),
+        ({"policy_options": {"sink": 1}}, ["policy 'pace' has no parameter 'sink'", "it has sinks"]),
+        ({"policy_options": {"sinks": -1}}, ["sinks -1", "from 0 to"]),
+        ({"policy_options": {"sinks": 1862}}, ["sinks 1862", "from 0 to 1861"]),
+        ({"policy_options": [("sinks", 1)]}, ["policy options are [('sinks', 1)]", "names and values"]),
+        (
+            {"policy": "hybrid", "policy_options": {"window": 1800, "pool_size": 62}},
+            ["window 1800 + pool size 62 = 1862", "1861 tokens"],
+        ),
+        ({"evict_every": 0}, ["evict every 0", "1 to 1048576"]),
         ({"bugdet": 100}, ["unknown setting 'bugdet'", "budget"]),
         ({"value_type": "q8_0", "flash_attn": False}, ["value type 'q8_0'", "flash attention", "f16"]),
         ({"key_type": "q4_0"}, ["key type 'q4_0'", "f16, f32, bf16, q8_0"]),

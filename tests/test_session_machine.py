@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 )
 from session_pair import QUICK, SessionPair
 from session_reference import KINDS
+from session_settings import OPTIONS
 
 from pace_local import Model
 from pace_local.policies import POLICIES
@@ -55,12 +56,24 @@ class SessionMachine(RuleBasedStateMachine):
         bound_positions=st.none() | st.booleans(),
         soft_target=st.sampled_from([0.7, 1 / 1.1, 1.0]),
         recent=st.none() | st.integers(0, 20),
+        evict_every=st.sampled_from([None, None, 1, 7, 20, 60]),
+        observe=st.booleans(),
         flash_attn=st.booleans(),
         key_type=st.sampled_from(["f16", "f32"]),
+        data=st.data(),
     )
-    def open(self, budget: int, headroom: int, slack: int, **settings: Any) -> None:
-        cap = budget + headroom + slack
-        self.pair = SessionPair(self.model, budget=budget, headroom=headroom, position_cap=cap, **settings)
+    def open(
+        self, policy: str, budget: int, headroom: int, slack: int, data: st.DataObject, **settings: Any
+    ) -> None:
+        self.pair = SessionPair(
+            self.model,
+            policy=policy,
+            policy_options=data.draw(st.sampled_from(OPTIONS[policy])),
+            budget=budget,
+            headroom=headroom,
+            position_cap=budget + headroom + slack,
+            **settings,
+        )
 
     @property
     def both(self) -> SessionPair:
@@ -121,7 +134,11 @@ class SessionMachine(RuleBasedStateMachine):
         self.both.inject(point)
 
     def teardown(self) -> None:
-        if self.pair is not None:
+        if self.pair is None:
+            return
+        try:
+            self.pair.repeat()
+        finally:
             self.pair.close()
 
 

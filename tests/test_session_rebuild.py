@@ -144,3 +144,28 @@ def test_a_device_that_stays_broken_leaves_what_could_be_decoded(
     monkeypatch.undo()
     session.append(TEXT)
     assert [event.reason for event in session.generate(max_tokens=4) if isinstance(event, events.Finished)]
+
+
+@pytest.mark.parametrize("has_gaps", [False, True])
+def test_the_device_fails_while_rows_are_merged(
+    model: Model, heard: list[events.Event], has_gaps: bool
+) -> None:
+    """The native cache still held its residents, so that they could not be decoded again; the session was of
+    no use from then on."""
+    with tiny_session(model, policy="merge", listener=heard.append, position_cap=400) as session:
+        session.append("always be brief", kind="system", name="rules")
+        if has_gaps:
+            session.append(TEXT * 6)
+            assert session.next_position > session.n_residents
+        else:
+            assert session.next_position == session.n_residents
+        fail(session)
+        heard.clear()
+        session.append(TEXT * 8)
+        (rebuilt, *_) = of_type(heard, events.Rebuilt)
+        assert rebuilt.residents > session.config.budget, "the eviction comes after it"
+        assert session.n_residents <= session.config.budget
+        assert (session.next_position < session.session_length) == has_gaps, "gaps were closed"
+        list(session.generate(TEXT * 4, max_tokens=40))
+        session.check()
+        assert len(of_type(heard, events.Rebuilt)) == 1

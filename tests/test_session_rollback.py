@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from session_pair import QUICK, TALKER, plain, tiny_session
+from session_driver import plain
+from session_pair import QUICK, TALKER, tiny_session
 
 from pace_local import Model, Plan, Session, Step, events
 from pace_local.errors import CancelledError, ConfigError, ContextFullError, NativeError

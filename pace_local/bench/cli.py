@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pace_local.bench.attention import measure_attention
 from pace_local.bench.decode import measure_decode
 from pace_local.bench.flat import FlatSizes, measure_flat
 from pace_local.bench.memory import measure_memory
+from pace_local.bench.policies import measure_policies
 from pace_local.bench.renumber import measure_renumber
 from pace_local.bench.report import Report, Row
 from pace_local.bench.shift import measure_shift
@@ -28,7 +30,9 @@ benchmarks:
   renumber   one renumbering of 2,048 residents, in decoded tokens and against upstream's K-shift
   flat       time per token at 200,000 session tokens against 4,096
   memory     bytes of the KV state at Qwen3-8B's shape
-  all        these four
+  attention  what measuring attention adds to decoding and reading, at 2,048 residents
+  policies   what each retention policy costs, against keeping all of 16,384 tokens (half an hour)
+  all        these but policies
 
 exit codes: 0 every row reaches its limit, 1 one does not, 2 usage or start-up, 130 cancelled.
 The report goes to stdout, progress to stderr."""
@@ -99,11 +103,28 @@ def run_memory(options: Options) -> Outcome:
     return [subject], measure_memory(subject, threads=options.threads, say=options.line.say)
 
 
+def run_attention(options: Options) -> Outcome:
+    """``attention`` of the first model."""
+    subject = options.subjects(_SMALL)[0]
+    samples = options.samples_or(_SAMPLES)
+    return [subject], measure_attention(
+        subject, samples=samples, threads=options.threads, say=options.line.say
+    )
+
+
+def run_policies(options: Options) -> Outcome:
+    """``policies`` of the first model."""
+    subject = options.subjects(_SMALL)[0]
+    return [subject], measure_policies(subject, threads=options.threads, say=options.line.say)
+
+
 BENCHES: dict[str, Callable[[Options], Outcome]] = {
     "decode": run_decode,
     "renumber": run_renumber,
     "flat": run_flat,
     "memory": run_memory,
+    "attention": run_attention,
+    "policies": run_policies,
 }
 
 
@@ -128,8 +149,8 @@ def build_parser() -> argparse.ArgumentParser:
         action="extend",
         default=[],
         metavar="MODEL",
-        help=f"registry names or paths instead of {_SMALL} (decode), that and {_MIDDLE} (renumber), "
-        f"{_TINY} (flat); {SHAPE_PREFIX}NAME is random weights with the KV shape of NAME",
+        help=f"registry names or paths instead of {_SMALL} (decode, attention), that and {_MIDDLE} "
+        f"(renumber), {_TINY} (flat); {SHAPE_PREFIX}NAME is random weights with the KV shape of NAME",
     )
     parser.add_argument(
         "--tokens", type=int, default=200_000, help="length of flat's long session (default: 200000)"
@@ -184,7 +205,8 @@ def measure(arguments: argparse.Namespace, line: ProgressLine) -> Report:
     machine = machine_facts(threads_used(options.threads))
     subjects: dict[str, Subject] = {}
     rows: list[Row] = []
-    for name in BENCHES if arguments.name == "all" else [arguments.name]:
+    every = [name for name in BENCHES if name != "policies"]
+    for name in every if arguments.name == "all" else [arguments.name]:
         used, measured = BENCHES[name](options)
         subjects.update((subject.sha256, subject) for subject in used)
         rows += measured

@@ -100,6 +100,16 @@ class Rig:
         self.engine.remove_from(self.next_position)
         return seconds
 
+    def read_batch(self) -> float:
+        """Decode a whole micro-batch, take it out again, and return the seconds that the decode took."""
+        tokens = self._tokens[: self.engine.n_batch]
+        began = time.perf_counter()
+        self.engine.decode(tokens, self.next_position)
+        _native.llama.llama_synchronize(self.engine.ctx)
+        seconds = time.perf_counter() - began
+        self.engine.remove_from(self.next_position)
+        return seconds
+
     def neighbour(self) -> float:
         """Seconds of a plain decode: the median of a few."""
         return statistics.median(self.decode() for _ in range(_DECODES))

@@ -14,10 +14,13 @@ from pace_local.errors import ConfigError, FileError, PaceError
 from pace_local.events import Event, Finished
 from pace_local.files import SourceText, expand, read_text
 from pace_local.model import Model
+from pace_local.models import ResolvedModel
 from pace_local.plan import Step, load_plan
-from pace_local.policies import POLICIES
+from pace_local.policies import POLICIES, policy_named
+from pace_local.policies.words import parse_parameters
+from pace_local.recording import RecordedSession, refuse_existing
 from pace_local.sampling import Sampling
-from pace_local.session import Session
+from pace_local.session import Listener, Session
 from pace_local.terminal import Stop, prepare_model, run_stoppable, say
 
 _DESCRIPTION = """\
@@ -67,6 +70,24 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         choices=sorted(POLICIES),
         default=defaults.policy,
         help="what stays and where, default %(default)s",
+    )
+    cache.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a parameter of the policy; may be repeated",
+    )
+    cache.add_argument(
+        "--evict-every",
+        type=int,
+        metavar="TOKENS",
+        help="evict what is over the target after so many tokens; default: when the budget is reached",
+    )
+    cache.add_argument(
+        "--bound-positions",
+        action=argparse.BooleanOptionalAction,
+        help="renumber residents below the cap; default: as the policy has it",
     )
     cache.add_argument(
         "--key-type",
@@ -136,6 +157,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     run.add_argument("--threads", type=int, metavar="N", help="default: the physical cores")
     run.add_argument("--gpu-layers", type=int, metavar="N", help="default: all, where there is a GPU")
     run.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop then, with exit code 124")
+    run.add_argument(
+        "--record", metavar="FILE", help="write the session to a new file, for `pace tune` and `pace inspect`"
+    )
     run.add_argument("--check", action="store_true", help="check every invariant after every step (slow)")
     run.add_argument(
         "--output-format",
@@ -159,6 +183,7 @@ def ask(arguments: argparse.Namespace) -> int:
 def _ask(arguments: argparse.Namespace, report: AskReport) -> int:
     steps = _steps(arguments)
     config = _config(arguments)
+    policy_named(config.policy, config.policy_options).check_target(config.soft_budget)
     sampling = _sampling(arguments)
     if arguments.max_tokens < 1:
         raise ConfigError(f"--max-tokens {arguments.max_tokens} is out of range; use 1 or more")
@@ -170,6 +195,8 @@ def _ask(arguments: argparse.Namespace, report: AskReport) -> int:
             f"--time-limit {limit:g} is out of range; use more than 0 seconds and at most "
             f"{threading.TIMEOUT_MAX:.0f}"
         )
+    if arguments.record is not None:
+        refuse_existing(arguments.record)
     sources = _sources(arguments)
 
     def work(stop: Stop) -> int:
@@ -188,7 +215,7 @@ def _ask(arguments: argparse.Namespace, report: AskReport) -> int:
                 gpu_layers=arguments.gpu_layers,
                 progress=lambda _share: stop.reason is None,
             ) as model,
-            Session(model, config=config, listener=listen) as session,
+            _open_session(arguments, model, resolved, config, listen) as session,
             stop.calling(session.cancel),
         ):
             asking = Asking(session, sources, stop.raise_if_asked)
@@ -210,6 +237,19 @@ def _ask(arguments: argparse.Namespace, report: AskReport) -> int:
         return 0
 
     return run_stoppable(work, limit)
+
+
+def _open_session(
+    arguments: argparse.Namespace,
+    model: Model,
+    resolved: ResolvedModel,
+    config: SessionConfig,
+    listener: Listener,
+) -> Session:
+    if arguments.record is None:
+        return Session(model, config=config, listener=listener)
+    sha256 = resolved.info.sha256 if resolved.info else None
+    return RecordedSession(model, arguments.record, sha256=sha256, config=config, listener=listener)
 
 
 def _steps(arguments: argparse.Namespace) -> list[Step]:
@@ -258,6 +298,9 @@ def _config(arguments: argparse.Namespace) -> SessionConfig:
         position_cap=arguments.position_cap,
         headroom=arguments.headroom,
         policy=arguments.policy,
+        policy_options=parse_parameters(arguments.set),
+        evict_every=arguments.evict_every,
+        bound_positions=arguments.bound_positions,
         key_type=arguments.key_type,
         value_type=arguments.value_type,
         flash_attn=not arguments.no_flash_attn,
