@@ -25,7 +25,7 @@ from pace_local.segments import KINDS
 from pace_local.wording import cut_start, jsonable, wrapped
 
 if TYPE_CHECKING:
-    from pace_local.session import Session
+    from pace_local.session_view import SessionView
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class DryRun:
             yield f"  {both:>8,}  {only_other:>18,}  {only_own:>18,}  {neither:>8,}  role markers"
 
 
-def dry_run(session: Session, policy_name: str, parameters: Mapping[str, Any] | None = None) -> DryRun:
+def dry_run(session: SessionView, policy_name: str, parameters: Mapping[str, Any] | None = None) -> DryRun:
     """Say what another policy would keep of the residents now; the session stays as it is.
 
     Args:
@@ -167,7 +167,7 @@ def dry_run(session: Session, policy_name: str, parameters: Mapping[str, Any] | 
     )
 
 
-def _plan(session: Session, view: CacheView, policy: Policy) -> KeepPlan:
+def _plan(session: SessionView, view: CacheView, policy: Policy) -> KeepPlan:
     if not policy.evicts:
         n = len(view)
         reasons = np.full(n, Reason.SCORE, dtype=np.int8)
@@ -180,7 +180,7 @@ def _plan(session: Session, view: CacheView, policy: Policy) -> KeepPlan:
     )
 
 
-def _entities(session: Session, view: CacheView) -> npt.NDArray[np.bool_]:
+def _entities(session: SessionView, view: CacheView) -> npt.NDArray[np.bool_]:
     """Marks of names and constants, from the whole text of each segment that has residents."""
     marks = np.zeros(len(view), dtype=np.bool_)
     for segment_id in np.unique(view.segment[view.kind != KINDS.index("framing")]):
@@ -192,7 +192,7 @@ def _entities(session: Session, view: CacheView) -> npt.NDArray[np.bool_]:
 
 
 def _differences(
-    session: Session, view: CacheView, plan: KeepPlan, own_plan: KeepPlan
+    session: SessionView, view: CacheView, plan: KeepPlan, own_plan: KeepPlan
 ) -> Iterator[SegmentDifference]:
     other, own = (np.isin(np.arange(len(view)), which.keep) for which in (plan, own_plan))
     for segment_id in np.unique(view.segment):

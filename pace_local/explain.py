@@ -22,8 +22,8 @@ from pace_local.segments import Segment, SegmentTable
 from pace_local.wording import jsonable, number_words, score_words
 
 if TYPE_CHECKING:
-    from pace_local.session import Session
     from pace_local.session_cache import Eviction
+    from pace_local.session_view import SessionView
 
 _WORDS = {
     Reason.SINK: "sink",
@@ -148,7 +148,7 @@ class Explanation:
         return explanation_lines(self, max(80, width), full_text)
 
 
-def explain(session: Session) -> Explanation:
+def explain(session: SessionView) -> Explanation:
     """Say what a session holds and why; the session stays as it is."""
     residents, eviction = session.residents, session.last_eviction
     judged = _Judged(eviction, residents.token_index, session.segments)
@@ -227,7 +227,7 @@ def _runs(*columns: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
     yield from itertools.pairwise(edges)
 
 
-def _segments(session: Session, judged: _Judged) -> Iterator[ResidentSegment]:
+def _segments(session: SessionView, judged: _Judged) -> Iterator[ResidentSegment]:
     residents = session.residents
     index, position, segment_ids = residents.token_index, residents.position, residents.segment
     merged = session.merged.largest() if session.merged is not None else {}
@@ -259,12 +259,12 @@ def _segments(session: Session, judged: _Judged) -> Iterator[ResidentSegment]:
         yield ResidentSegment(segment.name, segment.kind, segment.pinned, len(segment), tuple(own))
 
 
-def _text(session: Session, segment: Segment, start: int, end: int) -> str:
+def _text(session: SessionView, segment: Segment, start: int, end: int) -> str:
     """Text of some tokens of a segment. Its cost follows these, not the whole segment."""
     return session.text_of(dataclasses.replace(segment, start=start, end=end))
 
 
-def _evicted(session: Session, eviction: Eviction) -> tuple[tuple[EvictedSegment, ...], float | None]:
+def _evicted(session: SessionView, eviction: Eviction) -> tuple[tuple[EvictedSegment, ...], float | None]:
     """What the last eviction took, by segment, and the lowest score that it kept something for."""
     plan = eviction.plan
     by_score = plan.scores[plan.reasons == Reason.SCORE]
@@ -303,7 +303,7 @@ def _why_gone(segment: Segment, highest: float, needed: float | None) -> str:
     return f"{score}, and newer tokens with the same score had the room"
 
 
-def _pool(session: Session) -> Iterator[PoolPart]:
+def _pool(session: SessionView) -> Iterator[PoolPart]:
     held = sorted((i, score) for i, score in session.policy.pool().items() if i < session.session_length)
     index = np.array([i for i, _ in held], dtype=np.int64)
     scores = np.array([score for _, score in held], dtype=np.float64)

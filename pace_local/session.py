@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -20,30 +19,25 @@ import numpy.typing as npt
 
 from pace_local.answer_text import AnswerText
 from pace_local.config import SessionConfig
-from pace_local.dry_run import DryRun, dry_run
-from pace_local.engine import key_width
 from pace_local.entities import entity_tokens
 from pace_local.errors import CancelledError, ConfigError, PaceError
 from pace_local.events import Event, Finished, FinishReason, Progress, Text
-from pace_local.explain import Explanation, explain
-from pace_local.memory import KeepPlan, Read
-from pace_local.merging import MergedEntries
+from pace_local.memory import Read
 from pace_local.model import Model
 from pace_local.plan import Plan
-from pace_local.policies import CacheView, policy_named
-from pace_local.residents import ResidentMap
+from pace_local.policies import policy_named
 from pace_local.sampling import Sampling
 from pace_local.segments import CONTENT_KINDS, ROLE_OF_KIND, Kind, Segment, SegmentTable
-from pace_local.session_cache import Eviction, SessionCache
-from pace_local.stats import TurnStats
-from pace_local.turn_stats import take_stats
+from pace_local.session_cache import SessionCache
+from pace_local.session_checks import check_model, check_positions
+from pace_local.session_view import SessionView
 
 Listener = Callable[[Event], None]
 Look = Callable[[int, npt.NDArray[np.float32]], None]
 """Takes a token and the logits, shape [n_vocab], from before it was read."""
 
 
-class Session:
+class Session(SessionView):
     """One conversation with a model under a fixed budget.
 
     Args:
@@ -68,16 +62,14 @@ class Session:
         self.config = (config or SessionConfig()).replace(**settings)
         self.model = model
         self.policy = policy_named(self.config.policy, self.config.policy_options)
-        self.policy.check_target(self.config.soft_budget)
         options = (
             None if self.config.enable_thinking is None else {"enable_thinking": self.config.enable_thinking}
         )
         self._template = model.chat_template(options)
-        self._check_budget()
-        self._check_shift()
+        check_model(model, self.config, self.policy)
         self.segments = SegmentTable()
         self._cache = SessionCache(
-            model, self.config, self.policy, self.segments, reads=self._reads, emit=self._emit
+            model, self.config, self.policy, self.segments, reads=self.reads, emit=self._emit
         )
         self.engine = self._cache.engine
         self._listener = listener
@@ -92,7 +84,7 @@ class Session:
         self._lock = threading.Lock()
         self._working = False
         try:
-            self._check_positions()
+            check_positions(model, self.config, self.engine.capabilities.max_position, self.bounds_positions)
         except PaceError:
             self.close()
             raise
@@ -110,91 +102,6 @@ class Session:
     ) -> None:
         """Close it."""
         self.close()
-
-    # What a caller can see
-
-    @property
-    def session_length(self) -> int:
-        """Tokens of the session so far, resident or not."""
-        return len(self._cache.tokens)
-
-    @property
-    def n_residents(self) -> int:
-        """Tokens in the cache now."""
-        return len(self._cache.map)
-
-    @property
-    def residents(self) -> ResidentMap:
-        """Who is resident, and where; not to be changed."""
-        return self._cache.map
-
-    @property
-    def next_position(self) -> int:
-        """Position of the next token."""
-        return self._cache.map.next_position
-
-    @property
-    def bounds_positions(self) -> bool:
-        """Whether residents are renumbered before positions reach the cap."""
-        return self._cache.bounds_positions
-
-    @property
-    def last_keep(self) -> KeepPlan | None:
-        """Who stayed at the last eviction, and why; None before the first."""
-        return self._cache.last_eviction.plan if self._cache.last_eviction else None
-
-    @property
-    def last_eviction(self) -> Eviction | None:
-        """The last eviction with all that it knew; None before the first."""
-        return self._cache.last_eviction
-
-    @property
-    def tokens(self) -> array[int]:
-        """All tokens of the session, resident or not, by token index; not to be changed."""
-        return self._cache.tokens
-
-    def tokens_of(self, segment: Segment) -> list[int]:
-        """Token ids of a segment, resident or not."""
-        return list(self._cache.tokens[segment.start : segment.end])
-
-    def text_of(self, segment: Segment) -> str:
-        """Text of a segment, resident or not."""
-        return self.model.text_of(self.tokens_of(segment))
-
-    @property
-    def stats(self) -> TurnStats:
-        """Figures of the turn that is running, or of the last one."""
-        return take_stats(self, self._cache.counters, self._turn_start)
-
-    def reads(self) -> list[Read]:
-        """What the steps of the plan read, nearest step first, after what the user asks for."""
-        return self._reads()
-
-    def cache_view(self) -> CacheView:
-        """What the policy would see now; not to be changed."""
-        return self._cache.view()
-
-    @property
-    def merged(self) -> MergedEntries | None:
-        """Which tokens merged entries stand for; None if the policy merges nothing."""
-        return self._cache.merger.entries if self._cache.merger is not None else None
-
-    def explain(self) -> Explanation:
-        """What is resident as text, and why; what was evicted last, and why; and the policy's pool."""
-        return explain(self)
-
-    def dry_run(self, policy: str, parameters: Mapping[str, Any] | None = None) -> DryRun:
-        """What another policy would keep now.
-
-        Args:
-            policy: its name.
-            parameters: those that differ from its defaults.
-
-        Raises:
-            ConfigError: for an unknown policy or parameter, or one that needs attention where none is
-                measured; make the session with ``observe=True`` then.
-        """
-        return dry_run(self, policy, parameters)
 
     # Plan and pins
 
@@ -522,19 +429,6 @@ class Session:
         if self._working:
             self.engine.cancel()
 
-    def _reads(self) -> list[Read]:
-        reads = []
-        if self._prompt is not None:
-            # What the user asks for last is read by the current step, whatever the plan says.
-            reads.append(Read(self._prompt, 0))
-        uses = {self.segments.named(name).id: step for name, step in self._plan.next_use().items()}
-        if self._arriving is not None:
-            uses.setdefault(self._arriving.segment, self._arriving.step)
-        for segment, step in sorted(uses.items(), key=lambda use: use[1]):
-            if segment != self._prompt:
-                reads.append(Read(segment, step))
-        return reads
-
     # Keeping order
 
     def check(self) -> None:
@@ -544,33 +438,6 @@ class Session:
             AssertionError: a fault of this package.
         """
         self._cache.check()
-
-    def _check_budget(self) -> None:
-        trained = self.model.shape.n_ctx_train
-        if 0 < trained < self.config.budget:
-            raise ConfigError(
-                f"budget {self.config.budget} is above the {trained} tokens of context that "
-                f"{self.model.name} was trained for; lower the budget"
-            )
-
-    def _check_shift(self) -> None:
-        """Refuse keys that upstream's own shift, which some policies use, cannot rotate."""
-        kind = self.config.key_type
-        # upstream turns quantised heads of a multiple of 64 before it stores them, and turns all back
-        fails = kind == "bf16" or (kind == "q8_0" and key_width(self.model) % 64 != 0)
-        if self.policy.closes_gaps and fails:
-            raise ConfigError(
-                f"policy {self.policy.name!r} shifts keys with llama.cpp's own operation, which cannot shift "
-                f"{kind} keys of {self.model.name}; use key type f16 or f32"
-            )
-
-    def _check_positions(self) -> None:
-        limit = self.engine.capabilities.max_position
-        if limit and (not self.bounds_positions or self.config.position_cap > limit):
-            raise ConfigError(
-                f"{self.model.name} changes its RoPE factors at position {limit}; "
-                f"use a policy that bounds positions, with a cap of at most {limit}"
-            )
 
     def _check_pins(self, name: str, tokens: int) -> None:
         held = sum(self._price(self.segments[i]) for i in self.segments.pinned)

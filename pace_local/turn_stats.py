@@ -11,10 +11,10 @@ from pace_local import _native
 from pace_local.stats import Counters, ReadStats, TurnStats
 
 if TYPE_CHECKING:
-    from pace_local.session import Session
+    from pace_local.session_view import SessionView
 
 
-def take_stats(session: Session, now: Counters, start: Counters) -> TurnStats:
+def take_stats(session: SessionView, now: Counters, start: Counters) -> TurnStats:
     """Figures of a session; counts since ``start`` are those of the turn."""
     cache = session.engine.cache
     held = cache.bytes_held() if cache else _native.BytesHeld(0, 0, 0, 0, 0)
@@ -51,7 +51,7 @@ def take_stats(session: Session, now: Counters, start: Counters) -> TurnStats:
     )
 
 
-def _read_stats(session: Session, name: str, step: int) -> ReadStats:
+def _read_stats(session: SessionView, name: str, step: int) -> ReadStats:
     segment = session.segments.named(name)
     positions = session.residents.position[session.residents.segment == segment.id]
     nearest = farthest = None

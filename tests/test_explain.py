@@ -319,7 +319,7 @@ def test_the_pool(session_of: Callable[..., Session]) -> None:
 
 def test_merged_entries_stand_for_what_was_merged(session_of: Callable[..., Session]) -> None:
     """Every token that left is in one entry of each merged layer, but for sinks, markers and pins."""
-    session = session_of(policy="merge", budget=96)
+    session = session_of(policy="merge", budget=96, policy_options={"recent_share": 0.2})
     assert session.merged is not None
     for number in range(6):
         session.append(TEXT, name=f"part{number}", kind="file")

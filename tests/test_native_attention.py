@@ -1,4 +1,8 @@
-"""Attention mass: equal to llama.cpp's own softmax weights, by token, whatever happens to the cells."""
+"""Attention mass: equal to llama.cpp's own softmax weights, by token, whatever happens to the cells.
+
+Row of the table of known trouble that this covers: attention weights unavailable with flash attention
+(20086, 9122).
+"""
 
 from __future__ import annotations
 

@@ -169,3 +169,49 @@ def test_failures_leave_all_or_nothing(point: str, on_device: Callable[..., Any]
         model.add(random_tokens(5))
         model.renumber(first=9)
         model.check_keys()
+
+
+def observed(model: Cached) -> list[np.ndarray[Any, Any]]:
+    """Attention mass over the same life, in every part."""
+    model.cache.observe(queries=8, decay=0.98, min_distance=2)
+    session(model)
+    for token in random_tokens(80, seed=2):
+        model.add([token])
+    return [model.cache.attention(part, n) for part, n in (("total", 0), ("steps", 30), ("queries", 20))]
+
+
+@pytest.mark.parametrize("cache", STORED)
+def test_attention_is_that_of_the_cpu(
+    cache: str, on_device: Callable[..., Any], llama: Any, tiny_models: Path
+) -> None:
+    with on_device("qwen3", cache) as model:
+        masses = observed(model)
+    with cached(llama, tiny_models, SPECS["qwen3"], **CACHES[cache]) as model:
+        expected = observed(model)
+    for mass, right in zip(masses, expected, strict=True):
+        assert right.sum() > 0
+        np.testing.assert_allclose(mass, right, rtol=0.02, atol=0.02)
+
+
+def merged(model: Cached) -> tuple[np.ndarray[Any, Any], ...]:
+    """Keys as at position 0, the same after rows were put in place of others, and logits from then on."""
+    model.add(random_tokens(60))
+    before = model.cache.read_plain_keys(1)
+    ranks = np.array([3, 4, 30, 59])
+    values = model.cache.read_rows("value", 1)[ranks - 1]
+    model.cache.write_rows(1, ranks, 60, before[ranks - 1], values, np.array([1.0, 4.0, 2.0, 1.0]))
+    model.renumber([*range(10), *range(20, 60)], first=7)
+    model.add([65])
+    return before, model.cache.read_plain_keys(1), model.output(-1)
+
+
+@pytest.mark.parametrize("cache", STORED)
+def test_rows_put_in_place_of_others_are_those_of_the_cpu(
+    cache: str, on_device: Callable[..., Any], llama: Any, tiny_models: Path
+) -> None:
+    with on_device("qwen3", cache) as model:
+        got = merged(model)
+    with cached(llama, tiny_models, SPECS["qwen3"], **CACHES[cache]) as model:
+        expected = merged(model)
+    for mine, right in zip(got, expected, strict=True):
+        assert np.abs(mine - right).max() <= 0.02 * np.abs(right).max()

@@ -153,7 +153,11 @@ def test_equals_a_sorted_list_over_a_session(data: st.DataObject) -> None:
         if len(cache.residents) <= target:
             continue
         view, before = cache.view(), list(cache.residents)
-        markers = {index for index in before if cache.kind_of[index] == "framing"}
+        markers = {
+            index
+            for index in before
+            if cache.kind_of[index] == "framing" or cache.segment_of[index] in cache.pinned
+        }
         reference.evict(worth_of(view, policy), cache.length, markers)
         last_length = cache.length
         if data.draw(st.integers(0, 5)) == 0:  # the eviction fails, and what was read last is taken back

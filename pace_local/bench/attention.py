@@ -17,7 +17,7 @@ from pace_local.models import Say
 from pace_local.policies import Observation
 
 RESIDENTS, BATCH = 2048, 512
-_DECODES = 6
+_DECODES = 16
 """Decodes of each turn; their median is the sample."""
 DECODE_LIMIT, DECODE_AIM = 0.05, 0.025
 PROMPT_LIMIT, PROMPT_AIM = 0.10, 0.05

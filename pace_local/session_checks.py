@@ -1,0 +1,51 @@
+"""Which models and settings go together; asked before a session works."""
+
+from __future__ import annotations
+
+from pace_local.config import SessionConfig
+from pace_local.engine import key_width
+from pace_local.errors import ConfigError
+from pace_local.model import Model
+from pace_local.policies import Policy
+
+
+def check_model(model: Model, config: SessionConfig, policy: Policy) -> None:
+    """Refuse what the model was not trained for, or what llama.cpp cannot do with its keys.
+
+    Raises:
+        ConfigError: with what to change.
+    """
+    policy.check_target(config.soft_budget)
+    trained = model.shape.n_ctx_train
+    if 0 < trained < config.budget:
+        raise ConfigError(
+            f"budget {config.budget} is above the {trained} tokens of context that "
+            f"{model.name} was trained for; lower the budget"
+        )
+    # llama.cpp turns quantised heads of a multiple of 64 before it stores them; a shift turns all of them back
+    kind = config.key_type
+    cannot_shift = kind == "bf16" or (kind == "q8_0" and key_width(model) % 64 != 0)
+    if policy.closes_gaps and cannot_shift:
+        raise ConfigError(
+            f"policy {policy.name!r} shifts keys with llama.cpp's own operation, which cannot shift "
+            f"{kind} keys of {model.name}; use key type f16 or f32"
+        )
+
+
+def check_positions(model: Model, config: SessionConfig, limit: int, bounded: bool) -> None:
+    """Refuse positions that would reach where the model's RoPE factors change.
+
+    Args:
+        model: for its name.
+        config: for the cap.
+        limit: positions at or above it rotate by other factors; 0: there is none.
+        bounded: whether positions are kept below the cap.
+
+    Raises:
+        ConfigError: with what to change.
+    """
+    if limit and (not bounded or config.position_cap > limit):
+        raise ConfigError(
+            f"{model.name} changes its RoPE factors at position {limit}; "
+            f"use a policy that bounds positions, with a cap of at most {limit}"
+        )
