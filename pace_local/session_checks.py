@@ -22,7 +22,7 @@ def check_model(model: Model, config: SessionConfig, policy: Policy) -> None:
             f"budget {config.budget} is above the {trained} tokens of context that "
             f"{model.name} was trained for; lower the budget"
         )
-    # llama.cpp turns quantised heads of a multiple of 64 before it stores them; a shift turns all of them back
+    # llama.cpp turns quantised heads of a multiple of 64 before it stores them; a shift turns all back
     kind = config.key_type
     cannot_shift = kind == "bf16" or (kind == "q8_0" and key_width(model) % 64 != 0)
     if policy.closes_gaps and cannot_shift:
