@@ -270,21 +270,22 @@ void pace_attention::follow(const llama_kv_cells & cells, const std::vector<uint
     }
 }
 
-double pace_attention::mass(uint32_t cell, pace_attention_part part, uint32_t n) const {
-    const auto & occupant = occupants[cell];
-    if (occupant.stamp != pace_access::cells(kv).stamp_get(cell)) {
-        return 0.0;  // came in by another way than a decode
-    }
-    if (part == PACE_ATTENTION_TOTAL) {
-        return occupant.total;
-    }
-    double   sum       = 0.0;
-    uint32_t n_counted = 0;
-    for (auto step = past.rbegin(); step != past.rend() && n_counted < n; ++step) {
-        sum += step->number >= occupant.since ? step->mass[cell] : 0.0;
+std::vector<double> pace_attention::masses(pace_attention_part part, uint32_t n) const {
+    const auto &        cells = pace_access::cells(kv);
+    std::vector<double> sums(occupants.size(), 0.0);
+    uint32_t            n_counted = 0;
+    // step by step, so that memory is read in order
+    for (auto step = past.rbegin(); part != PACE_ATTENTION_TOTAL && step != past.rend() && n_counted < n; ++step) {
+        for (uint32_t cell = 0; cell < sums.size(); ++cell) {
+            sums[cell] += step->number >= occupants[cell].since ? step->mass[cell] : 0.0;
+        }
         n_counted += part == PACE_ATTENTION_STEPS ? 1 : step->n_queries;
     }
-    return sum;
+    for (uint32_t cell = 0; cell < sums.size(); ++cell) {
+        const bool is_known = occupants[cell].stamp == cells.stamp_get(cell);  // else it came in by another way
+        sums[cell]          = !is_known ? 0.0 : part == PACE_ATTENTION_TOTAL ? occupants[cell].total : sums[cell];
+    }
+    return sums;
 }
 
 static void check_options(const pace_cache & cache, const pace_attention_options & options) {
@@ -352,8 +353,9 @@ int32_t pace_read_attention(struct pace_cache * cache,
             pace_fail(PACE_BUFFER_TOO_SMALL, "%zu residents do not fit in %u", residents.size(), capacity);
         }
         cache->attention->collect();
+        const auto masses = cache->attention->masses((pace_attention_part) part, n);
         for (const auto & resident : residents) {
-            *out++ = cache->attention->mass(resident.second, (pace_attention_part) part, n);
+            *out++ = masses[resident.second];
         }
     });
 }

@@ -49,8 +49,8 @@ class pace_attention {
     // After a renumbering: cell number i holds what was in cell sources[i].
     void follow(const llama_kv_cells & cells, const std::vector<uint32_t> & sources);
 
-    // Mass of a cell's occupant. Collect first.
-    double mass(uint32_t cell, pace_attention_part part, uint32_t n) const;
+    // Mass of each cell's occupant; 0 where it was never observed. Collect first.
+    std::vector<double> masses(pace_attention_part part, uint32_t n) const;
 
     size_t bytes() const { return ggml_backend_buffer_get_size(buffer.get()); }
 
