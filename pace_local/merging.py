@@ -59,10 +59,6 @@ class MergedEntries:
             counts[token] = max(count, counts.get(token, 1))
         return counts
 
-    def set(self, layer: int, token_index: int, members: Indices, count: int) -> None:
-        """What a resident stands for from now on: ``members``, increasing."""
-        self._members[layer, token_index], self._counts[layer, token_index] = [members], count
-
     def join(
         self, layer: int, hosts: Sequence[int], groups: Sequence[Sequence[int]], counts: Sequence[int]
     ) -> None:

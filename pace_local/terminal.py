@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TypeVar
 
 from pace_local import _native
-from pace_local.errors import CancelledError, PaceError, TimeLimitError
+from pace_local.errors import CancelledError, ConfigError, PaceError, TimeLimitError
 from pace_local.models import (
     Device,
     ProgressLine,
@@ -103,6 +103,19 @@ def prepare_model(flag: str | None, stop: Stop, *, quiet: bool = False) -> Resol
         return resolve_model(choice.reference, progress=progress, say=tell)
     finally:
         line.close()
+
+
+def check_time_limit(seconds: float | None) -> None:
+    """Refuse a ``--time-limit`` that no timer can have.
+
+    Raises:
+        ConfigError: with the range.
+    """
+    if seconds is not None and not 0 < seconds <= threading.TIMEOUT_MAX:
+        raise ConfigError(
+            f"--time-limit {seconds:g} is out of range; use more than 0 seconds and at most "
+            f"{threading.TIMEOUT_MAX:.0f}"
+        )
 
 
 def run_stoppable(work: Callable[[Stop], T], seconds: float | None = None) -> T:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import threading
 from pathlib import Path
 
 from pace_local.asking import Asking
@@ -21,7 +20,7 @@ from pace_local.policies.words import parse_parameters
 from pace_local.recording import RecordedSession, refuse_existing
 from pace_local.sampling import Sampling
 from pace_local.session import Listener, Session
-from pace_local.terminal import Stop, prepare_model, run_stoppable, say
+from pace_local.terminal import Stop, check_time_limit, prepare_model, run_stoppable, say
 
 _DESCRIPTION = """\
 Reads the files through a session whose KV cache holds at most --budget tokens, however long they are, and
@@ -190,11 +189,7 @@ def _ask(arguments: argparse.Namespace, report: AskReport) -> int:
     if "" in arguments.stop:
         raise ConfigError("a --stop text is empty; leave it out")
     limit = arguments.time_limit
-    if limit is not None and not 0 < limit <= threading.TIMEOUT_MAX:
-        raise ConfigError(
-            f"--time-limit {limit:g} is out of range; use more than 0 seconds and at most "
-            f"{threading.TIMEOUT_MAX:.0f}"
-        )
+    check_time_limit(limit)
     if arguments.record is not None:
         refuse_existing(arguments.record)
     sources = _sources(arguments)

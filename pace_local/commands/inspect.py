@@ -6,7 +6,6 @@ import argparse
 import json
 import shutil
 import sys
-import threading
 import time
 from typing import Any
 
@@ -19,7 +18,7 @@ from pace_local.policies import POLICIES, policy_named
 from pace_local.policies.words import parse_parameters
 from pace_local.recording import Recording, replay
 from pace_local.session import Session
-from pace_local.terminal import Stop, prepare_model, run_stoppable, say
+from pace_local.terminal import Stop, check_time_limit, prepare_model, run_stoppable, say
 
 _DESCRIPTION = """\
 Plays a recorded session (`pace ask --record FILE`), with the recorded answers, and prints what is resident at
@@ -73,11 +72,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(arguments: argparse.Namespace) -> int:
     """Run the action; returns the exit code."""
     limit = arguments.time_limit
-    if limit is not None and not 0 < limit <= threading.TIMEOUT_MAX:
-        raise ConfigError(
-            f"--time-limit {limit:g} is out of range; use more than 0 seconds and at most "
-            f"{threading.TIMEOUT_MAX:.0f}"
-        )
+    check_time_limit(limit)
     if arguments.until is not None and arguments.until < 1:
         raise ConfigError(f"--until {arguments.until} is out of range; use 1 turn or more")
     recording = Recording.load(arguments.recording)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from pace_local.models import ResolvedModel
 from pace_local.policies import POLICIES
 from pace_local.policies.words import parse_values
 from pace_local.recording import Recording
-from pace_local.terminal import Stop, prepare_model, run_stoppable, say
+from pace_local.terminal import Stop, check_time_limit, prepare_model, run_stoppable, say
 from pace_local.tuning import (
     Axis,
     Grid,
@@ -83,11 +82,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(arguments: argparse.Namespace) -> int:
     """Run the action; returns the exit code: 1 if every point was refused."""
     limit = arguments.time_limit
-    if limit is not None and not 0 < limit <= threading.TIMEOUT_MAX:
-        raise ConfigError(
-            f"--time-limit {limit:g} is out of range; use more than 0 seconds and at most "
-            f"{threading.TIMEOUT_MAX:.0f}"
-        )
+    check_time_limit(limit)
     recording = Recording.load(arguments.recording)
     tell = (lambda _line: None) if arguments.quiet else say
     if recording.torn:
