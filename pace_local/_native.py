@@ -31,7 +31,7 @@ from pace_local.errors import CacheLostError, NativeError, NativeLoadError
 llama: Any
 """The module of low-level bindings; importing it from here loads the library."""
 
-API_VERSION = 2
+API_VERSION = 3
 
 _SPIN_COUNT = "1000"
 """Rounds that a thread of OpenMP spins before it sleeps; measured, see docs/LOG.md."""
@@ -124,6 +124,22 @@ class _AttentionOptions(ctypes.Structure):
     ]
 
 
+class Identity(ctypes.Structure):
+    """``struct pace_identity``: what a saved block belongs to.
+
+    Args:
+        model: 32 bytes that tell one model from another.
+        build: 32 bytes that tell one build of the library from another.
+    """
+
+    _fields_ = [("_model", ctypes.c_uint8 * 32), ("_build", ctypes.c_uint8 * 32)]
+
+    def __init__(self, model: bytes, build: bytes) -> None:
+        if not len(model) == len(build) == 32:
+            raise NativeError("INVALID_ARGUMENT", "an identity is 32 bytes of the model and 32 of the build")
+        super().__init__((ctypes.c_uint8 * 32)(*model), (ctypes.c_uint8 * 32)(*build))
+
+
 class _Sizes(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_uint32)
@@ -134,6 +150,7 @@ class _Sizes(ctypes.Structure):
             "pace_bytes",
             "pace_change",
             "pace_attention_options",
+            "pace_identity",
             "llama_model_params",
             "llama_context_params",
             "llama_batch",
@@ -277,7 +294,7 @@ def _import_bindings(folder: Path) -> ModuleType:
 
 
 def _declare(lib: Any) -> None:
-    pointer, u32, i32 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int32
+    pointer, u32, u64, i32 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "pace_status_name": (ctypes.c_char_p, [i32]),
         "pace_last_message": (ctypes.c_char_p, []),
@@ -289,18 +306,43 @@ def _declare(lib: Any) -> None:
         "pace_bytes_held": (i32, [pointer, ctypes.POINTER(_Bytes)]),
         "pace_read_rows": (
             i32,
-            [pointer, i32, i32, u32, pointer, ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint64)],
+            [pointer, i32, i32, u32, pointer, u64, ctypes.POINTER(u64)],
         ),
         "pace_read_plain_keys": (
             i32,
-            [pointer, i32, u32, pointer, ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint64)],
+            [pointer, i32, u32, pointer, u64, ctypes.POINTER(u64)],
         ),
         "pace_write_rows": (i32, [pointer, i32, u32, pointer, u32, u32, pointer, pointer, pointer]),
         "pace_retain": (i32, [pointer, i32, pointer, u32, u32, ctypes.POINTER(_Change)]),
         "pace_renumber": (i32, [pointer, i32, pointer, u32, u32, i32, ctypes.POINTER(_Change)]),
+        "pace_place": (i32, [pointer, i32, pointer, u32, u32, pointer, ctypes.POINTER(_Change)]),
+        "pace_save": (
+            i32,
+            [pointer, i32, pointer, u32, u32, ctypes.POINTER(Identity), pointer, u64, ctypes.POINTER(u64)],
+        ),
+        "pace_read_block": (
+            i32,
+            [pointer, ctypes.POINTER(Identity), pointer, u64, pointer, u32, ctypes.POINTER(u32)],
+        ),
+        "pace_load": (
+            i32,
+            [
+                pointer,
+                i32,
+                ctypes.POINTER(Identity),
+                pointer,
+                u64,
+                pointer,
+                u32,
+                pointer,
+                u32,
+                ctypes.POINTER(_Change),
+            ],
+        ),
         "pace_settle": (i32, [pointer]),
         "pace_observe": (i32, [pointer, ctypes.POINTER(_AttentionOptions)]),
         "pace_read_attention": (i32, [pointer, i32, i32, u32, pointer, u32, ctypes.POINTER(u32)]),
+        "pace_write_attention": (i32, [pointer, i32, pointer, u32]),
         "pace_abort": (None, [pointer]),
         "pace_abort_clear": (None, [pointer]),
         "pace_fail_next": (i32, [pointer, i32]),
@@ -354,6 +396,7 @@ def _bindings() -> ModuleType:
                 _Bytes,
                 _Change,
                 _AttentionOptions,
+                Identity,
                 bindings.llama_model_params,
                 bindings.llama_context_params,
                 bindings.llama_batch,
@@ -383,6 +426,10 @@ def query(ctx: Any) -> Capabilities:
     result = Capabilities()
     _check(lib, lib.pace_query(ctx, ctypes.byref(result)))
     return result
+
+
+Block = npt.NDArray[np.uint8]
+"""Residents in host memory, as :meth:`NativeCache.save` gives them: reference keys, values, tokens."""
 
 
 class NativeCache:
@@ -561,6 +608,11 @@ class NativeCache:
         )
         return mass
 
+    def write_attention(self, totals: npt.NDArray[np.float64], seq: int = 0) -> None:
+        """Set what ``attention("total")`` gives for each resident, in position order, shape [n_residents]."""
+        totals = np.ascontiguousarray(totals, dtype=np.float64)
+        _check(self._lib, self._lib.pace_write_attention(self._pointer, seq, totals.ctypes.data, len(totals)))
+
     def settle(self) -> None:
         """Apply the shifts that upstream still owes its keys, whole, also after an abort was asked for."""
         _check(self._lib, self._lib.pace_settle(self._pointer))
@@ -597,6 +649,102 @@ class NativeCache:
         )
         return _as_change(change)
 
+    def place(
+        self,
+        keep: npt.NDArray[np.uint32],
+        n_residents: int,
+        positions: npt.NDArray[np.int32],
+        seq: int = 0,
+    ) -> Change:
+        """As :meth:`renumber`, to given positions, shape [n], strictly increasing; they may leave gaps."""
+        change = _Change()
+        keep = np.ascontiguousarray(keep, dtype=np.uint32)
+        positions = np.ascontiguousarray(positions, dtype=np.int32)
+        if len(keep) != len(positions):
+            raise NativeError("INVALID_ARGUMENT", f"{len(keep)} ranks and {len(positions)} positions")
+        _check(
+            self._lib,
+            self._lib.pace_place(
+                self._pointer,
+                seq,
+                keep.ctypes.data,
+                len(keep),
+                n_residents,
+                positions.ctypes.data,
+                ctypes.byref(change),
+            ),
+        )
+        return _as_change(change)
+
+    def save(
+        self, ranks: npt.NDArray[np.uint32], n_residents: int, identity: Identity, seq: int = 0
+    ) -> Block:
+        """Copy residents of the given ranks, shape [n], strictly increasing, to host memory as one block."""
+        ranks = np.ascontiguousarray(ranks, dtype=np.uint32)
+        size = ctypes.c_uint64()
+        arguments = (self._pointer, seq, ranks.ctypes.data, len(ranks), n_residents, ctypes.byref(identity))
+        _check(self._lib, self._lib.pace_save(*arguments, None, 0, ctypes.byref(size)))
+        block = np.empty(size.value, dtype=np.uint8)
+        _check(self._lib, self._lib.pace_save(*arguments, block.ctypes.data, len(block), ctypes.byref(size)))
+        return block
+
+    def read_block(self, block: Block, identity: Identity) -> npt.NDArray[np.void]:
+        """Tokens of a block in position order, shape [n], dtype :data:`RESIDENT`; they have no cells.
+
+        Raises:
+            NativeError: ``BAD_BLOCK`` if it is broken, or of another model or build.
+        """
+        n = ctypes.c_uint32()
+        arguments = (self._pointer, ctypes.byref(identity), block.ctypes.data, len(block))
+        _check(self._lib, self._lib.pace_read_block(*arguments, None, 0, ctypes.byref(n)))
+        rows = np.empty(n.value, dtype=RESIDENT)
+        _check(self._lib, self._lib.pace_read_block(*arguments, rows.ctypes.data, len(rows), ctypes.byref(n)))
+        return rows
+
+    def load(
+        self,
+        block: Block,
+        positions: npt.NDArray[np.int32],
+        n_residents: int,
+        identity: Identity,
+        rows: npt.NDArray[np.uint32] | None = None,
+        seq: int = 0,
+    ) -> Change:
+        """Bring rows of a block back at the given positions, keys rotated to match. All or nothing.
+
+        Args:
+            block: from :meth:`save`.
+            positions: shape [n], strictly increasing; no resident has any of them.
+            n_residents: how many residents the caller believes there are.
+            identity: of this model and build.
+            rows: which, shape [n], strictly increasing; None: all.
+            seq: the sequence.
+
+        Raises:
+            NativeError: ``BAD_BLOCK``, ``NO_ROOM``, ``STALE``, ``NO_MEMORY`` or ``DEVICE_FAILED``.
+        """
+        change = _Change()
+        positions = np.ascontiguousarray(positions, dtype=np.int32)
+        rows = None if rows is None else np.ascontiguousarray(rows, dtype=np.uint32)
+        if rows is not None and len(rows) != len(positions):
+            raise NativeError("INVALID_ARGUMENT", f"{len(rows)} rows and {len(positions)} positions")
+        _check(
+            self._lib,
+            self._lib.pace_load(
+                self._pointer,
+                seq,
+                ctypes.byref(identity),
+                block.ctypes.data,
+                len(block),
+                None if rows is None else rows.ctypes.data,
+                len(positions),
+                positions.ctypes.data,
+                n_residents,
+                ctypes.byref(change),
+            ),
+        )
+        return _as_change(change)
+
     def abort(self) -> None:
         """Make a running decode return, and later ones, until :meth:`abort_clear`. From any thread."""
         self._lib.pace_abort(self._pointer)
@@ -606,7 +754,7 @@ class NativeCache:
         self._lib.pace_abort_clear(self._pointer)
 
     def fail_next(self, point: str) -> None:
-        """Make the next retain or renumber fail at a point of :data:`FAIL_POINTS`, once. For tests."""
+        """Make the next retain, renumber, write, save or load fail at a :data:`FAIL_POINTS`, once."""
         _check(self._lib, self._lib.pace_fail_next(self._pointer, FAIL_POINTS[point]))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from raw_llama import Float32Array, Loaded
 
-from pace_local._native import Change, NativeCache
+from pace_local._native import Block, Change, Identity, NativeCache
 from pace_local.testing import RopeScaling, TinySpec, rotate_by, rotation_tolerance, tiny_model
 
 YARN = RopeScaling("yarn", 12.0, n_ctx_orig=2048, attn_factor=1.3)
@@ -54,6 +54,12 @@ CACHES: dict[str, dict[str, Any]] = {
 }
 """Ways to store keys, values and references."""
 
+IDENTITY = Identity(bytes(range(32)), b"build" + bytes(27))
+"""What saved blocks belong to, unless a test says otherwise."""
+
+
+Numbers = Sequence[int] | NDArray[Any]
+
 
 class Rows(NamedTuple):
     """What a cache holds of one sequence: shapes [n], [n_layer, n_resident, n_head_kv, head_dim]."""
@@ -84,14 +90,48 @@ class Cached(Loaded):
         at = self.next_position(seq) if start is None else start
         assert self.try_decode(list(tokens), at, seq) == 0
 
-    def retain(self, ranks: Sequence[int], seq: int = 0) -> Change:
+    def retain(self, ranks: Numbers, seq: int = 0) -> Change:
         return self.cache.retain(np.array(ranks, dtype=np.uint32), self.cache.count(seq), seq)
 
-    def renumber(self, ranks: Sequence[int] | None = None, first: int = 0, seq: int = 0) -> Change:
+    def renumber(self, ranks: Numbers | None = None, first: int = 0, seq: int = 0) -> Change:
         """Renumber the residents of some ranks, or all, and evict the others."""
         count = self.cache.count(seq)
         keep = np.arange(count) if ranks is None else np.array(ranks)
         return self.cache.renumber(keep.astype(np.uint32), count, first, seq)
+
+    def place(self, positions: Numbers, ranks: Numbers | None = None, seq: int = 0) -> Change:
+        """Give the residents of some ranks, or all, these positions, and evict the others."""
+        count = self.cache.count(seq)
+        keep = np.arange(count) if ranks is None else np.array(ranks)
+        return self.cache.place(keep.astype(np.uint32), count, np.array(positions, dtype=np.int32), seq)
+
+    def save(self, ranks: Numbers | None = None, seq: int = 0) -> Block:
+        """Residents of some ranks, or all, as one block."""
+        count = self.cache.count(seq)
+        keep = np.arange(count) if ranks is None else np.array(ranks)
+        return self.cache.save(keep.astype(np.uint32), count, IDENTITY, seq)
+
+    def load(self, block: Block, positions: Numbers, rows: Numbers | None = None, seq: int = 0) -> Change:
+        """Bring some rows of a block, or all, back at these positions."""
+        some = None if rows is None else np.array(rows, dtype=np.uint32)
+        at = np.array(positions, dtype=np.int32)
+        return self.cache.load(block, at, self.cache.count(seq), IDENTITY, some, seq)
+
+    def drop(self, start: int, seq: int = 0) -> None:
+        """Take out what lies at a position and after it."""
+        assert self.llama.llama_memory_seq_rm(self.memory, seq, start, -1)
+
+    def shift(self, start: int, by: int, seq: int = 0) -> None:
+        """Move tokens from a position on by upstream's own means, which owes their keys the rotation."""
+        self.llama.llama_memory_seq_add(self.memory, seq, start, -1, by)
+
+    def next_logits(self, token: int = 65, seq: int = 0) -> bytes:
+        """Of a token behind the residents, which is taken out again."""
+        at = self.next_position(seq)
+        self.add([token], seq=seq)
+        logits = self.output(-1).tobytes()
+        self.drop(at, seq)
+        return logits
 
     def tokens(self, seq: int = 0) -> list[int]:
         tokens: list[int] = self.cache.residents(seq)["token"].tolist()

@@ -38,7 +38,7 @@ def test_a_failure_before_the_first_move_changes_nothing(
     with cached(llama, tiny_models, SPECS[spec], **OPTIONS, **CACHES[cache]) as model:
         fill(model)
         expected = go_on(model)
-    for point, says in (("plan", "no memory to plan"), ("allocate", "no device memory to move 40 rows")):
+    for point, says in (("plan", "no memory to plan"), ("allocate", "no device memory to move or turn rows")):
         with cached(llama, tiny_models, SPECS[spec], **OPTIONS, **CACHES[cache]) as model:
             fill(model)
             before = model.everything(n_seq=2)

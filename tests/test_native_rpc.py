@@ -13,8 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from block_layout import parse
 from native_cache import CACHES, SPECS, Cached, cached, random_tokens
 from rpc_server import server
+from test_native_block_layout import live as live_cells
+from test_native_blocks import N, live, same_rows, spread
 from test_native_cells import check_compact
 from test_native_decode import compare_first_layer
 from test_native_rotation import rotate_often
@@ -215,3 +218,85 @@ def test_rows_put_in_place_of_others_are_those_of_the_cpu(
         expected = merged(model)
     for mine, right in zip(got, expected, strict=True):
         assert np.abs(mine - right).max() <= 0.02 * np.abs(right).max()
+
+
+@pytest.mark.parametrize(("spec", "cache"), [("qwen3", cache) for cache in STORED] + [("smollm3", "f16")])
+def test_a_loaded_block_is_what_a_renumbering_leaves(
+    spec: str, cache: str, on_device: Callable[..., Any]
+) -> None:
+    """Saved from the device and loaded into it, at the same positions and at others."""
+    with on_device(spec, cache) as model:
+        live(model)
+        block = model.save()
+        assert parse(block, model).values.tobytes() == model.read("value").tobytes()
+        for positions in (model.cache.residents()["position"].tolist(), spread(3)):
+            model.clear()
+            live(model)
+            model.place(positions)
+            expected, logits = model.rows(), model.next_logits()
+            model.retain([])
+            model.load(block, positions)
+            same_rows(model.rows(), expected)
+            model.check_keys()
+            assert model.next_logits() == logits
+
+
+@pytest.mark.parametrize("cache", STORED)
+def test_some_rows_of_a_block_between_residents(cache: str, on_device: Callable[..., Any]) -> None:
+    with on_device("llama", cache) as model:
+        live_cells(model)
+        block = model.save()
+        gone = [*range(4, 9), *range(15, 26)]
+        kept = [rank for rank in range(N) if rank not in gone]
+        model.renumber(first=40)
+        expected = model.rows()
+        model.retain(kept)
+        before = model.cache.residents()
+        model.load(block, [40 + rank for rank in gone], gone)
+        same_rows(model.rows(), expected)
+        assert model.cache.residents()[kept].tolist() == before.tolist()
+
+
+@pytest.mark.parametrize(
+    ("point", "status"),
+    [("plan", "NO_MEMORY"), ("allocate", "NO_MEMORY"), ("compute", "DEVICE_FAILED")],
+)
+def test_a_failed_save_or_load_loses_nothing(point: str, status: str, on_device: Callable[..., Any]) -> None:
+    with on_device("llama", "f16") as model:
+
+        def fail(act: Callable[[], Any]) -> None:
+            before = model.everything()
+            model.cache.fail_next(point)
+            with pytest.raises(NativeError) as error:
+                act()
+            assert error.value.status == status
+            assert model.everything() == before
+
+        live(model)
+        fail(model.save)
+        block = model.save(range(4, 20))
+        model.place(range(5000, 5014), [*range(4), *range(20, N)])
+        fail(lambda: model.load(block, range(16)))
+        model.load(block, range(16))
+        model.check_keys()
+
+
+@pytest.mark.parametrize("n_on_device", [0, 2, 3, 4])
+@pytest.mark.parametrize("cache", ["f16", "q8_0"])
+def test_a_block_may_come_from_another_split_of_the_layers(
+    cache: str, n_on_device: int, device: dict[str, Any], llama: Any, tiny_models: Path
+) -> None:
+    """Which layers are on the device decides how references are stored, not what is loaded."""
+    with cached(llama, tiny_models, SPECS["llama"], **CACHES[cache], **device) as model:
+        live(model)
+        block = model.save()
+        model.place(spread(3))
+        expected = model.rows()
+        references = model.read("reference")
+    split = {"model": {**device["model"], "n_gpu_layers": n_on_device}}
+    with cached(llama, tiny_models, SPECS["llama"], **CACHES[cache], **split) as model:
+        model.load(block, spread(3))
+        got = model.rows()
+        assert got.values.tobytes() == expected.values.tobytes()
+        assert model.read("reference").tobytes() == references.tobytes()
+        assert np.abs(got.keys - expected.keys).max() <= 0.02 * np.abs(expected.keys).max()

@@ -133,7 +133,7 @@ def sizes(llama: Any) -> Any:
     """What this side knows."""
     structs = (
         _native.Capabilities, _native._Options, _native._Resident, _native._Bytes, _native._Change,
-        _native._AttentionOptions,
+        _native._AttentionOptions, _native.Identity,
         llama.llama_model_params, llama.llama_context_params, llama.llama_batch,
     )  # fmt: skip
     return _native._Sizes(*map(ctypes.sizeof, structs))
@@ -177,10 +177,11 @@ def test_a_mismatch_stops_the_loading(llama: Any, monkeypatch: pytest.MonkeyPatc
 
 
 def test_every_status_has_a_name(llama: Any) -> None:
-    names = [llama._lib.pace_status_name(status).decode() for status in range(-1, 12)]
+    names = [llama._lib.pace_status_name(status).decode() for status in range(-1, 14)]
     assert names == [
         "UNKNOWN", "OK", "INVALID_ARGUMENT", "UNSUPPORTED", "MISMATCH", "STALE", "BUFFER_TOO_SMALL",
-        "SHARED_CELL", "NO_MEMORY", "CACHE_LOST", "INTERNAL", "UNKNOWN", "UNKNOWN",
+        "SHARED_CELL", "NO_MEMORY", "CACHE_LOST", "INTERNAL", "NO_ROOM", "BAD_BLOCK",
+        "DEVICE_FAILED", "UNKNOWN",
     ]  # fmt: skip
 
 

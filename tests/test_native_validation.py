@@ -61,7 +61,7 @@ def change(model: Cached, name: str, ranks: Any, count: int = N, seq: int = 0, f
         (([3, 3],), "INVALID_ARGUMENT", "increase strictly .* number 1 is 3"),
         (([0, 20],), "INVALID_ARGUMENT", "stay under 20; number 1 is 20"),
         (([2**32 - 1],), "INVALID_ARGUMENT", "number 0 is 4294967295"),
-        ((range(21),), "INVALID_ARGUMENT", "21 ranks to keep of 20 residents"),
+        ((range(21),), "INVALID_ARGUMENT", "21 ranks of 20 residents"),
         (([0], 19), "STALE", "the caller counts 19 residents, the cache 20"),
         (([0], 21), "STALE", "the caller counts 21 residents, the cache 20"),
         (([], 0), "STALE", "the caller counts 0 residents, the cache 20"),

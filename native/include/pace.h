@@ -23,19 +23,22 @@
 #endif
 
 // Changes whenever a struct or the meaning of a function below changes.
-#define PACE_API_VERSION 2
+#define PACE_API_VERSION 3
 
 enum pace_status {
     PACE_OK               = 0,
-    PACE_INVALID_ARGUMENT = 1,  // an argument is out of range or inconsistent
-    PACE_UNSUPPORTED      = 2,  // this context cannot be handled; pace_query() says why
-    PACE_MISMATCH         = 3,  // the caller was built against another version of a struct
-    PACE_STALE            = 4,  // the caller's count of residents is not the cache's
-    PACE_BUFFER_TOO_SMALL = 5,  // the result does not fit; the needed count was stored
-    PACE_SHARED_CELL      = 6,  // a cell that would change position belongs to another sequence too
-    PACE_NO_MEMORY        = 7,  // host or device memory could not be allocated
-    PACE_CACHE_LOST       = 8,  // a device failed half-way through a move: the cache has been emptied
-    PACE_INTERNAL         = 9,  // a fault of this library
+    PACE_INVALID_ARGUMENT = 1,   // an argument is out of range or inconsistent
+    PACE_UNSUPPORTED      = 2,   // this context cannot be handled; pace_query() says why
+    PACE_MISMATCH         = 3,   // the caller was built against another version of a struct
+    PACE_STALE            = 4,   // the caller's count of residents is not the cache's
+    PACE_BUFFER_TOO_SMALL = 5,   // the result does not fit; the needed count was stored
+    PACE_SHARED_CELL      = 6,   // a cell that would change position belongs to another sequence too
+    PACE_NO_MEMORY        = 7,   // host or device memory could not be allocated
+    PACE_CACHE_LOST       = 8,   // a device failed half-way through a move: the cache has been emptied
+    PACE_INTERNAL         = 9,   // a fault of this library
+    PACE_NO_ROOM          = 10,  // fewer cells are free than are needed
+    PACE_BAD_BLOCK        = 11,  // not a saved block, a broken one, or one of another model or build
+    PACE_DEVICE_FAILED    = 12,  // a device failed; nothing that was in the cache has changed
 };
 
 enum pace_rows {
@@ -51,12 +54,18 @@ enum pace_attention_part {
     PACE_ATTENTION_QUERIES = 2,  // the fewest last steps that have n observed query rows together
 };
 
-// Where pace_fail_next() makes the next retain or renumber fail. For tests of callers.
+// Where pace_fail_next() makes the next retain, renumber, write, save or load fail. For tests of callers.
 enum pace_fail_point {
     PACE_FAIL_NOWHERE  = 0,
     PACE_FAIL_PLAN     = 1,  // before anything: PACE_NO_MEMORY
     PACE_FAIL_ALLOCATE = 2,  // at the allocation of the graph: PACE_NO_MEMORY
-    PACE_FAIL_COMPUTE  = 3,  // after the device was told to move rows: PACE_CACHE_LOST
+    PACE_FAIL_COMPUTE  = 3,  // after the device was told to move rows: PACE_CACHE_LOST, or PACE_DEVICE_FAILED
+};
+
+// What a saved block belongs to, as the caller tells one model and one build from another, such as by a hash.
+struct pace_identity {
+    uint8_t model[32];
+    uint8_t build[32];
 };
 
 // sizeof() of every struct that crosses the border, as the caller knows it.
@@ -67,6 +76,7 @@ struct pace_sizes {
     uint32_t pace_bytes;
     uint32_t pace_change;
     uint32_t pace_attention_options;
+    uint32_t pace_identity;
     uint32_t llama_model_params;
     uint32_t llama_context_params;
     uint32_t llama_batch;
@@ -215,6 +225,55 @@ PACE_API int32_t pace_renumber(struct pace_cache *  cache,
                                int32_t              first_position,
                                struct pace_change * change);
 
+// As pace_renumber(), to given positions: n_keep of them, from 0 on and strictly increasing. They may leave
+// gaps, into which pace_load() can put what comes between.
+PACE_API int32_t pace_place(struct pace_cache *  cache,
+                            llama_seq_id         seq,
+                            const uint32_t *     keep,
+                            uint32_t             n_keep,
+                            uint32_t             n_residents,
+                            const int32_t *      positions,
+                            struct pace_change * change);
+
+// Copies residents to host memory as one block: their reference keys, values, tokens and positions, of all layers,
+// in position order. Takes references of residents that have none yet; changes nothing else. ranks: n strictly
+// increasing ranks; n_residents: how many residents the caller believes there are. *n_out is the size in bytes, also
+// with PACE_BUFFER_TOO_SMALL; out may be NULL when capacity is 0.
+PACE_API int32_t pace_save(struct pace_cache *          cache,
+                           llama_seq_id                 seq,
+                           const uint32_t *             ranks,
+                           uint32_t                     n,
+                           uint32_t                     n_residents,
+                           const struct pace_identity * identity,
+                           uint8_t *                    out,
+                           uint64_t                     capacity,
+                           uint64_t *                   n_out);
+
+// Whether a block is whole and fits this cache, and which tokens it holds, in position order: the cell of each is
+// -1. *n_out is their count, also with PACE_BUFFER_TOO_SMALL; out may be NULL when capacity is 0.
+PACE_API int32_t pace_read_block(const struct pace_cache *    cache,
+                                 const struct pace_identity * identity,
+                                 const uint8_t *              data,
+                                 uint64_t                     size,
+                                 struct pace_resident *       out,
+                                 uint32_t                     capacity,
+                                 uint32_t *                   n_out);
+
+// Brings rows of a block back into free cells of a sequence at the given positions, as its tokens: keys are rotated
+// there from the references, once. rows: n strictly increasing rows of the block, or NULL for all of its n.
+// positions: n of them, from 0 on and strictly increasing, none of which a resident of the sequence has. Residents
+// are not touched. Loaded at the position that it was saved at, a key is what a renumbering would leave there.
+PACE_API int32_t pace_load(struct pace_cache *          cache,
+                           llama_seq_id                 seq,
+                           const struct pace_identity * identity,
+                           const uint8_t *              data,
+                           uint64_t                     size,
+                           const uint32_t *             rows,
+                           uint32_t                     n,
+                           const int32_t *              positions,
+                           uint32_t                     n_residents,
+                           struct pace_change *         change);
+
 // Applies the shifts of llama_memory_seq_add() that upstream still owes its keys, now and to the end: pace_abort()
 // does not cut them short, which would leave some layers shifted and the shift still owed. For callers that
 // shift by upstream's own means; pace_renumber() needs no such thing.
@@ -236,12 +295,19 @@ PACE_API int32_t pace_read_attention(struct pace_cache * cache,
                                      uint32_t            capacity,
                                      uint32_t *          n_out);
 
+// Sets what PACE_ATTENTION_TOTAL gives for each resident of a sequence, in position order, such as what was read
+// before they were saved: they go on from there. n_residents: how many residents the caller believes there are.
+PACE_API int32_t pace_write_attention(struct pace_cache * cache,
+                                      llama_seq_id        seq,
+                                      const double *      totals,
+                                      uint32_t            n_residents);
+
 // Makes a running llama_decode() of this context return 2 as soon as its backend looks (CPU: within the
 // current graph), and every later one, until pace_abort_clear(). Callable from any thread.
 PACE_API void pace_abort(struct pace_cache * cache);
 PACE_API void pace_abort_clear(struct pace_cache * cache);
 
-// Makes the next retain or renumber fail at a point, once.
+// Makes the next retain, renumber, write, save or load fail at a point, once.
 PACE_API int32_t pace_fail_next(struct pace_cache * cache, int32_t point);
 
 #endif  // PACE_H

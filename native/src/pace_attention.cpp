@@ -1,6 +1,7 @@
 #include "pace_attention.h"
 
 #include "pace_cache.h"
+#include "pace_plan.h"
 #include "pace_status.h"
 
 #include <algorithm>
@@ -270,6 +271,15 @@ void pace_attention::follow(const llama_kv_cells & cells, const std::vector<uint
     }
 }
 
+void pace_attention::set_total(uint32_t cell, double total) {
+    const auto stamp    = pace_access::cells(kv).stamp_get(cell);
+    auto &     occupant = occupants[cell];
+    if (occupant.stamp != stamp) {
+        occupant = { stamp, n_steps + 1, 0.0 };
+    }
+    occupant.total = total;
+}
+
 std::vector<double> pace_attention::masses(pace_attention_part part, uint32_t n) const {
     const auto &        cells = pace_access::cells(kv);
     std::vector<double> sums(occupants.size(), 0.0);
@@ -326,6 +336,27 @@ int32_t pace_observe(struct pace_cache * cache, const struct pace_attention_opti
         llama_synchronize(cache->ctx);
         cache->attention = std::move(attention);
         pace_attach(*cache);
+    });
+}
+
+int32_t pace_write_attention(struct pace_cache * cache, llama_seq_id seq, const double * totals, uint32_t n_residents) {
+    return pace_guard([&] {
+        if (!cache || (!totals && n_residents > 0)) {
+            pace_fail(PACE_INVALID_ARGUMENT, "pace_write_attention: an argument is NULL");
+        }
+        pace_check_ranks(*cache, seq, nullptr, 0, n_residents);
+        if (!cache->attention) {
+            pace_fail(PACE_INVALID_ARGUMENT, "attention is not observed; call pace_observe() first");
+        }
+        for (uint32_t i = 0; i < n_residents; ++i) {
+            if (!(totals[i] >= 0.0 && std::isfinite(totals[i]))) {
+                pace_fail(PACE_INVALID_ARGUMENT, "total number %u is %g; use 0 or more", i, totals[i]);
+            }
+        }
+        cache->attention->collect();
+        for (const auto & resident : cache->cells().seq_pos_get(seq)) {
+            cache->attention->set_total(resident.second, *totals++);
+        }
     });
 }
 

@@ -49,6 +49,9 @@ class pace_attention {
     // After a renumbering: cell number i holds what was in cell sources[i].
     void follow(const llama_kv_cells & cells, const std::vector<uint32_t> & sources);
 
+    // Sets the total of a cell's occupant. Collect first.
+    void set_total(uint32_t cell, double total);
+
     // Mass of each cell's occupant; 0 where it was never observed. Collect first.
     std::vector<double> masses(pace_attention_part part, uint32_t n) const;
 

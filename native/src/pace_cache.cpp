@@ -140,6 +140,7 @@ int32_t pace_open(struct llama_context * ctx, const struct pace_options * option
         cache->reference_type = choose_reference_type(*cache->kv, options->reference_type);
         allocate_references(*cache);
         create_scheduler(*cache);
+        cache->shape = pace_shape(*cache);
         llama_set_abort_callback(ctx, abort_wanted, cache.get());
         *out = cache.release();
     });

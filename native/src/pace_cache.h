@@ -38,6 +38,9 @@ struct pace_cache {
     // A scheduler of our own: the context's graphs stay valid, and are reused, across a renumbering.
     ggml_backend_sched_ptr sched;
 
+    // Of rows, and of what turns keys: blocks of another shape cannot be loaded.
+    uint64_t shape = 0;
+
     // NULL: not observed.
     std::unique_ptr<pace_attention> attention;
 
@@ -64,6 +67,9 @@ struct pace_cache {
 
 // Most nodes that the graph of one renumbering has.
 size_t pace_graph_size(const pace_cache & cache);
+
+// What rows of every layer look like, and how keys turn, as one number.
+uint64_t pace_shape(const pace_cache & cache);
 
 // Makes the context call the hooks of what the cache has now; its graphs are built anew.
 void pace_attach(pace_cache & cache);

@@ -33,20 +33,20 @@ class counts_input : public llm_graph_input_i {
 
 }  // namespace
 
-bool pace_counts::set(int il, uint32_t cell, float count) {
+bool pace_counts::set(int il, uint32_t cell, float logarithm) {
     const bool is_new = !has(il);
     auto &     cells  = layers[il];
     cells.resize(kv.get_size());
-    cells[cell] = { pace_access::cells(kv).stamp_get(cell), std::log(count) };
+    cells[cell] = { pace_access::cells(kv).stamp_get(cell), logarithm };
     return is_new;
 }
 
-float pace_counts::get(int il, uint32_t cell) const {
+float pace_counts::logarithm(int il, uint32_t cell) const {
     const auto found = layers.find(il);
     if (found == layers.end() || found->second[cell].stamp != pace_access::cells(kv).stamp_get(cell)) {
-        return 1.0f;
+        return 0.0f;
     }
-    return std::exp(found->second[cell].logarithm);
+    return found->second[cell].logarithm;
 }
 
 ggml_tensor * pace_counts::build(const llm_graph_context & graph, ggml_tensor * mask, int il) {
@@ -104,9 +104,11 @@ void pace_counts::follow(const llama_kv_cells & cells, const std::vector<uint32_
     }
 }
 
-void pace_count(pace_cache & cache, int il, const std::vector<uint32_t> & cells, const float * counts) {
-    const bool all_one =
-        !counts || std::all_of(counts, counts + cells.size(), [](float count) { return count == 1.0f; });
+void pace_count_logarithms(pace_cache &                  cache,
+                           int                           il,
+                           const std::vector<uint32_t> & cells,
+                           const std::vector<float> &    logarithms) {
+    const bool all_one = std::all_of(logarithms.begin(), logarithms.end(), [](float value) { return value == 0.0f; });
     if (all_one && (!cache.counts || !cache.counts->has(il))) {
         return;
     }
@@ -115,9 +117,17 @@ void pace_count(pace_cache & cache, int il, const std::vector<uint32_t> & cells,
     }
     bool is_new = false;
     for (size_t i = 0; i < cells.size(); ++i) {
-        is_new = cache.counts->set(il, cells[i], counts ? counts[i] : 1.0f) || is_new;
+        is_new = cache.counts->set(il, cells[i], logarithms[i]) || is_new;
     }
     if (is_new) {
         pace_attach(cache);
     }
+}
+
+void pace_count(pace_cache & cache, int il, const std::vector<uint32_t> & cells, const float * counts) {
+    std::vector<float> logarithms(cells.size(), 0.0f);
+    for (size_t i = 0; counts && i < cells.size(); ++i) {
+        logarithms[i] = std::log(counts[i]);
+    }
+    pace_count_logarithms(cache, il, cells, logarithms);
 }

@@ -15,9 +15,10 @@ class pace_counts {
 
     // Sets the count of a cell's occupant in a layer of the model. True if the layer had none before: graphs
     // must then be built anew.
-    bool set(int il, uint32_t cell, float count);
+    bool set(int il, uint32_t cell, float logarithm);
 
-    float get(int il, uint32_t cell) const;
+    // Of the count of a cell's occupant in a layer of the model; 0: it stands for itself alone.
+    float logarithm(int il, uint32_t cell) const;
 
     // The mask of one layer with the logarithms added; the mask itself if the layer has no counts.
     ggml_tensor * build(const llm_graph_context & graph, ggml_tensor * mask, int il);

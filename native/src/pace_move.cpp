@@ -219,7 +219,7 @@ void move_graph::run() {
     auto * sched = cache.sched.get();
     ggml_backend_sched_reset(sched);
     if (cache.fails_at(PACE_FAIL_ALLOCATE) || !ggml_backend_sched_alloc_graph(sched, graph)) {
-        pace_fail(PACE_NO_MEMORY, "no device memory to move %zu rows", plan.entries.size());
+        pace_fail(PACE_NO_MEMORY, "no device memory to move or turn rows");
     }
     pace_set_input(captures.source, plan.captures.source);
     pace_set_input(captures.destination, plan.captures.destination);

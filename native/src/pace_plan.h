@@ -64,12 +64,21 @@ void pace_check_ranks(const pace_cache & cache,
                       uint32_t           n_keep,
                       uint32_t           n_residents);
 
-// Throws PACE_SHARED_CELL and PACE_INVALID_ARGUMENT.
+// Throws PACE_INVALID_ARGUMENT unless positions are from 0 on and increase strictly.
+void pace_check_positions(const llama_pos * positions, uint32_t n);
+
+// positions: n_keep of them, checked. Throws PACE_SHARED_CELL.
 pace_plan pace_plan_renumber(const pace_cache & cache,
                              llama_seq_id       seq,
                              const uint32_t *   keep,
                              uint32_t           n_keep,
-                             llama_pos          first_position);
+                             const llama_pos *  positions);
+
+// Cells of the residents of a sequence, in position order.
+std::vector<uint32_t> pace_cells_in_order(const pace_cache & cache, llama_seq_id seq);
+
+// Takes the references that some cells lack; positions, cells and keys stay. Throws as pace_move_rows().
+void pace_capture(pace_cache & cache, const std::vector<uint32_t> & cells);
 
 // Moves and rotates rows on the devices. Throws PACE_NO_MEMORY before anything was changed, and
 // PACE_CACHE_LOST after a device failed half-way.
@@ -80,3 +89,9 @@ void pace_empty(pace_cache & cache);
 
 // Notes how many tokens rows of a layer of the model stand for; NULL: one each.
 void pace_count(pace_cache & cache, int il, const std::vector<uint32_t> & cells, const float * counts);
+
+// The same by the logarithms of the counts.
+void pace_count_logarithms(pace_cache &                  cache,
+                           int                           il,
+                           const std::vector<uint32_t> & cells,
+                           const std::vector<float> &    logarithms);

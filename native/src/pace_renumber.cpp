@@ -3,6 +3,8 @@
 #include "pace_status.h"
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
 
 static void rewrite_cells(pace_cache & cache, const pace_plan & plan) {
     auto & cells = pace_access::cells(*cache.kv);
@@ -108,6 +110,38 @@ int32_t pace_settle(struct pace_cache * cache) {
     });
 }
 
+static void place(pace_cache &      cache,
+                  llama_seq_id      seq,
+                  const uint32_t *  keep,
+                  uint32_t          n_keep,
+                  uint32_t          n_residents,
+                  const llama_pos * positions,
+                  pace_change *     change) {
+    const auto start = ggml_time_us();
+    if (cache.fails_at(PACE_FAIL_PLAN)) {
+        pace_fail(PACE_NO_MEMORY, "no memory to plan");
+    }
+    llama_synchronize(cache.ctx);
+    // A shift that upstream still owes its keys is part of the same rotation: see pace_entry::key_position.
+    const auto plan = pace_plan_renumber(cache, seq, keep, n_keep, positions);
+    if (cache.attention) {
+        cache.attention->collect();
+    }
+    if (cache.counts) {
+        cache.counts->forget_strangers();
+    }
+    try {
+        pace_move_rows(cache, plan);
+    } catch (const pace_failure & failure) {
+        if (failure.status == PACE_CACHE_LOST) {
+            pace_empty(cache);
+        }
+        throw;
+    }
+    rewrite_cells(cache, plan);
+    set_change(change, plan, n_residents, start);
+}
+
 int32_t pace_renumber(struct pace_cache *  cache,
                       llama_seq_id         seq,
                       const uint32_t *     keep,
@@ -116,32 +150,33 @@ int32_t pace_renumber(struct pace_cache *  cache,
                       int32_t              first_position,
                       struct pace_change * change) {
     return pace_guard([&] {
-        const auto start = ggml_time_us();
         if (!cache) {
             pace_fail(PACE_INVALID_ARGUMENT, "pace_renumber: cache is NULL");
         }
         pace_check_ranks(*cache, seq, keep, n_keep, n_residents);
-        if (cache->fails_at(PACE_FAIL_PLAN)) {
-            pace_fail(PACE_NO_MEMORY, "no memory to plan");
+        if (first_position < 0 || first_position > std::numeric_limits<llama_pos>::max() - (llama_pos) n_keep) {
+            pace_fail(PACE_INVALID_ARGUMENT, "first position %d with %u residents is out of range", first_position,
+                      n_keep);
         }
-        llama_synchronize(cache->ctx);
-        // A shift that upstream still owes its keys is part of the same rotation: see pace_entry::key_position.
-        const auto plan = pace_plan_renumber(*cache, seq, keep, n_keep, first_position);
-        if (cache->attention) {
-            cache->attention->collect();
+        std::vector<llama_pos> positions(n_keep);
+        std::iota(positions.begin(), positions.end(), first_position);
+        place(*cache, seq, keep, n_keep, n_residents, positions.data(), change);
+    });
+}
+
+int32_t pace_place(struct pace_cache *  cache,
+                   llama_seq_id         seq,
+                   const uint32_t *     keep,
+                   uint32_t             n_keep,
+                   uint32_t             n_residents,
+                   const int32_t *      positions,
+                   struct pace_change * change) {
+    return pace_guard([&] {
+        if (!cache) {
+            pace_fail(PACE_INVALID_ARGUMENT, "pace_place: cache is NULL");
         }
-        if (cache->counts) {
-            cache->counts->forget_strangers();
-        }
-        try {
-            pace_move_rows(*cache, plan);
-        } catch (const pace_failure & failure) {
-            if (failure.status == PACE_CACHE_LOST) {
-                pace_empty(*cache);
-            }
-            throw;
-        }
-        rewrite_cells(*cache, plan);
-        set_change(change, plan, n_residents, start);
+        pace_check_ranks(*cache, seq, keep, n_keep, n_residents);
+        pace_check_positions(positions, n_keep);
+        place(*cache, seq, keep, n_keep, n_residents, positions, change);
     });
 }

@@ -67,27 +67,6 @@ class rows_graph {
     ggml_cgraph *    graph = nullptr;
 };
 
-// Takes the references that are missing; positions, cells and keys stay.
-void capture(pace_cache & cache, llama_seq_id seq) {
-    auto &    cells = pace_access::cells(*cache.kv);
-    pace_plan plan  = {};
-    for (const auto & resident : cells.seq_pos_get(seq)) {
-        if (!cache.is_captured(resident.second)) {
-            plan.captures.add(resident.second, resident.second);
-        }
-    }
-    if (plan.captures.size() == 0) {
-        return;
-    }
-    llama_synchronize(cache.ctx);
-    pace_move_rows(cache, plan);
-    for (const auto cell : plan.captures.source) {
-        const auto position         = cells.pos_get(cell) - cells.get_shift(cell);
-        // A key that is not exactly what a rotation of its reference gives must be computed at the next renumbering.
-        cache.cell_references[cell] = { cells.stamp_get(cell), position, cache.reference_is_exact() ? position : -1 };
-    }
-}
-
 // Runs body; a cache that is lost meanwhile is emptied.
 template <typename F> void empties_if_lost(pace_cache & cache, F && body) {
     try {
@@ -98,14 +77,6 @@ template <typename F> void empties_if_lost(pace_cache & cache, F && body) {
         }
         throw;
     }
-}
-
-std::vector<uint32_t> cells_in_order(const pace_cache & cache, llama_seq_id seq) {
-    std::vector<uint32_t> result;
-    for (const auto & resident : cache.cells().seq_pos_get(seq)) {
-        result.push_back(resident.second);
-    }
-    return result;
 }
 
 struct new_rows {
@@ -219,7 +190,7 @@ int32_t pace_read_plain_keys(struct pace_cache * cache,
         }
         pace_check_sequence(*cache, seq);
         const auto place = place_of(*cache, layer);
-        const auto cells = cells_in_order(*cache, seq);
+        const auto cells = pace_cells_in_order(*cache, seq);
         *n_out           = cells.size() * place.group->n_embd;
         if (capacity < *n_out) {
             pace_fail(PACE_BUFFER_TOO_SMALL, "%llu values do not fit in %llu", (unsigned long long) *n_out,
@@ -229,7 +200,7 @@ int32_t pace_read_plain_keys(struct pace_cache * cache,
             return;
         }
         empties_if_lost(*cache, [&] {
-            capture(*cache, seq);
+            pace_capture(*cache, cells);
             rows_graph graph(*cache);
             auto *     source = graph.input(GGML_TYPE_I32, (int64_t) cells.size());
             auto *     delta  = graph.input(GGML_TYPE_I32, (int64_t) cells.size());
@@ -283,7 +254,7 @@ int32_t pace_write_rows(struct pace_cache * cache,
                 pace_fail(PACE_INVALID_ARGUMENT, "count number %u is %g; use 1 or more", i, counts[i]);
             }
         }
-        const auto ranked = cells_in_order(*cache, seq);
+        const auto ranked = pace_cells_in_order(*cache, seq);
         new_rows   rows   = { layer, {}, keys, values };
         for (uint32_t i = 0; i < n; ++i) {
             rows.cells.push_back(ranked[ranks[i]]);
@@ -299,7 +270,7 @@ int32_t pace_write_rows(struct pace_cache * cache,
         }
         llama_synchronize(cache->ctx);
         empties_if_lost(*cache, [&] {
-            capture(*cache, seq);
+            pace_capture(*cache, ranked);
             write_graph(*cache, rows).run();
         });
         pace_count(*cache, (int) tensor.il, rows.cells, counts);

@@ -45,6 +45,12 @@ const char * pace_status_name(int32_t status) {
             return "CACHE_LOST";
         case PACE_INTERNAL:
             return "INTERNAL";
+        case PACE_NO_ROOM:
+            return "NO_ROOM";
+        case PACE_BAD_BLOCK:
+            return "BAD_BLOCK";
+        case PACE_DEVICE_FAILED:
+            return "DEVICE_FAILED";
         default:
             return "UNKNOWN";
     }
@@ -70,6 +76,7 @@ int32_t pace_handshake(uint32_t version, const struct pace_sizes * caller) {
             { "pace_bytes",             sizeof(struct pace_bytes),             caller->pace_bytes             },
             { "pace_change",            sizeof(struct pace_change),            caller->pace_change            },
             { "pace_attention_options", sizeof(struct pace_attention_options), caller->pace_attention_options },
+            { "pace_identity",          sizeof(struct pace_identity),          caller->pace_identity          },
             { "llama_model_params",     sizeof(struct llama_model_params),     caller->llama_model_params     },
             { "llama_context_params",   sizeof(struct llama_context_params),   caller->llama_context_params   },
             { "llama_batch",            sizeof(struct llama_batch),            caller->llama_batch            },
