@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from pace_local.config import SessionConfig
+from pace_local.config_document import config_document, config_of
 from pace_local.errors import ConfigError, FileError
+from pace_local.json_fields import as_object, optional, required
 from pace_local.models import REGISTRY
-from pace_local.recording.turns import Appended, Fields, Generated, Turn, turn_of
+from pace_local.recording.turns import Appended, Generated, Turn, turn_of
 
 FORMAT = 1
 """Version of the file's form; another one is refused."""
@@ -97,41 +99,29 @@ class Recording:
         Raises:
             ConfigError: for a setting that is unknown or out of range.
         """
-        return _config({**self.config, **changes})
+        return config_of({**self.config, **changes})
 
 
 def header_document(model: str, sha256: str | None, config: SessionConfig) -> dict[str, Any]:
     """The first line of a recording as plain values."""
-    settings = {name: getattr(config, name) for name in config.__dataclass_fields__}
-    settings["policy_options"] = dict(config.policy_options)
+    settings = config_document(config)
     return {"type": "session", "format": FORMAT, "model": model, "sha256": sha256, "config": settings}
 
 
 def _header(path: Path, document: object) -> tuple[str, str | None, dict[str, Any]]:
     try:
-        fields = Fields(document)
-        if fields.take("type", str) != "session":
+        fields = as_object(document)
+        if required(fields, "type", str) != "session":
             raise ValueError("it is not the header of a recording")
-        version = fields.take("format", int)
+        version = required(fields, "format", int)
         if version != FORMAT:
             raise ValueError(f"format {version} is not known; this version reads format {FORMAT}")
-        config = fields.take("config", dict)
-        Fields(config).take("policy", str)
-        _config(config)
-        return fields.take("model", str), fields.maybe("sha256", str), config
+        config = required(fields, "config", dict)
+        required(config, "policy", str)
+        config_of(config)
+        return required(fields, "model", str), optional(fields, "sha256", str), config
     except (ValueError, ConfigError) as error:
         raise FileError(f"{path}, line 1: {error}") from None
-
-
-def _config(settings: dict[str, Any]) -> SessionConfig:
-    options = settings.get("policy_options")
-    if isinstance(options, dict):
-        # JSON has no tuples.
-        options = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in options.items()
-        }
-        settings = {**settings, "policy_options": options}
-    return SessionConfig().replace(**settings)
 
 
 def _is_json(line: bytes) -> bool:

@@ -126,14 +126,17 @@ class RecordedSession(Session):
         kind: Kind = "user",
         pinned: bool | None = None,
         next_use: int | None = None,
+        isolated: bool | None = None,
     ) -> Segment:
         """Read a text as one chat turn; as :meth:`Session.append`."""
         with self._turn():
-            segment = super().append(text, name=name, kind=kind, pinned=pinned, next_use=next_use)
+            segment = super().append(
+                text, name=name, kind=kind, pinned=pinned, next_use=next_use, isolated=isolated
+            )
             length, checksum = self._mark()
             # What a listener has pinned meanwhile is written as a pin of its own.
             asked = kind == "system" if pinned is None else pinned
-            self._write(Appended(text, kind, segment.name, asked, next_use, length, checksum))
+            self._write(Appended(text, kind, segment.name, asked, next_use, length, checksum, isolated))
         return segment
 
     def generate(

@@ -95,7 +95,12 @@ def replay(
     for number, turn in enumerate(recording.turns[:total], 1):
         if isinstance(turn, Appended):
             session.append(
-                turn.text, name=turn.name, kind=turn.kind, pinned=turn.pinned, next_use=turn.next_use
+                turn.text,
+                name=turn.name,
+                kind=turn.kind,
+                pinned=turn.pinned,
+                next_use=turn.next_use,
+                isolated=turn.isolated,
             )
         elif isinstance(turn, Generated):
             if _foreign_token(session, turn.tokens, turn.end_token) is not None:

@@ -10,17 +10,15 @@ from __future__ import annotations
 import dataclasses
 import zlib
 from array import array
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar, cast, get_args
+from typing import Any, ClassVar, cast, get_args
 
 import numpy as np
 
 from pace_local.events import FinishReason
+from pace_local.json_fields import as_object, one_of, optional, required, step_of, token_ids, whole
 from pace_local.plan import Step
 from pace_local.segments import CONTENT_KINDS, Kind
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,8 @@ class Appended:
     """Tokens of the session after it."""
     checksum: int
     """CRC-32 of these tokens, as :func:`checksum_of` has it."""
+    isolated: bool | None = None
+    """As it was asked for."""
 
 
 @dataclass(frozen=True)
@@ -104,85 +104,36 @@ def turn_of(document: object) -> Turn:
     Raises:
         ValueError: with what is wrong.
     """
-    fields = Fields(document)
-    kind = fields.take("type", str)
+    fields = as_object(document)
+    kind = required(fields, "type", str)
     if kind == Appended.type:
         return Appended(
-            text=fields.take("text", str),
-            kind=cast(Kind, fields.one_of("kind", CONTENT_KINDS)),
-            name=fields.take("name", str),
-            pinned=fields.take("pinned", bool),
-            next_use=fields.maybe("next_use", int),
-            length=fields.count("length"),
-            checksum=fields.count("checksum"),
+            text=required(fields, "text", str),
+            kind=cast(Kind, one_of(fields, "kind", CONTENT_KINDS)),
+            name=required(fields, "name", str),
+            pinned=required(fields, "pinned", bool),
+            next_use=optional(fields, "next_use", int),
+            length=whole(fields, "length"),
+            checksum=whole(fields, "checksum"),
+            isolated=optional(fields, "isolated", bool),
         )
     if kind == Planned.type:
-        return Planned(tuple(_step(step) for step in fields.take("steps", list)))
+        return Planned(tuple(step_of(step) for step in required(fields, "steps", list)))
     if kind == StepDone.type:
         return StepDone()
     if kind == Pinned.type:
-        return Pinned(fields.take("name", str), fields.take("pinned", bool))
+        return Pinned(required(fields, "name", str), required(fields, "pinned", bool))
     if kind == Generated.type:
-        tokens = fields.take("tokens", list)
-        if not all(type(token) is int and token >= 0 for token in tokens):
-            raise ValueError("'tokens' must be a list of token ids")
         return Generated(
-            prompt=fields.maybe("prompt", str),
-            name=fields.take("name", str),
-            tokens=tuple(tokens),
-            end_token=fields.maybe("end_token", int),
-            text=fields.take("text", str),
-            finish=cast(FinishReason, fields.one_of("finish", get_args(FinishReason))),
-            next_use=fields.maybe("next_use", int),
-            length=fields.count("length"),
-            checksum=fields.count("checksum"),
+            prompt=optional(fields, "prompt", str),
+            name=required(fields, "name", str),
+            tokens=token_ids(fields, "tokens"),
+            end_token=optional(fields, "end_token", int),
+            text=required(fields, "text", str),
+            finish=cast(FinishReason, one_of(fields, "finish", get_args(FinishReason))),
+            next_use=optional(fields, "next_use", int),
+            length=whole(fields, "length"),
+            checksum=whole(fields, "checksum"),
         )
     known = ", ".join(turn.type for turn in get_args(Turn))
     raise ValueError(f"turn {kind!r} is not one of {known}")
-
-
-class Fields:
-    """Values of a JSON object, each of the type that is asked for.
-
-    Raises:
-        ValueError: if it is no object; so does each method for a value that is missing or wrong.
-    """
-
-    def __init__(self, document: object) -> None:
-        if not isinstance(document, Mapping):
-            raise ValueError("it is no JSON object")
-        self._document = document
-
-    def take(self, name: str, kind: type[T]) -> T:
-        value = self._document.get(name)
-        if type(value) is not kind:
-            raise ValueError(f"{name!r} must be of type {kind.__name__}, not {_short(value)}")
-        return value
-
-    def maybe(self, name: str, kind: type[T]) -> T | None:
-        return None if self._document.get(name) is None else self.take(name, kind)
-
-    def count(self, name: str) -> int:
-        value = self.take(name, int)
-        if value < 0:
-            raise ValueError(f"{name!r} is {value}; it must be 0 or more")
-        return value
-
-    def one_of(self, name: str, known: tuple[str, ...]) -> str:
-        value = self.take(name, str)
-        if value not in known:
-            raise ValueError(f"{name!r} is {value!r}, not one of {', '.join(known)}")
-        return value
-
-
-def _step(document: object) -> Step:
-    fields = Fields(document)
-    reads = fields.take("reads", list)
-    if not all(isinstance(read, str) for read in reads):
-        raise ValueError("'reads' must be a list of names")
-    return Step(fields.take("text", str), reads, fields.maybe("prompt", str))
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:39]}…"
