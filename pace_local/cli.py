@@ -24,6 +24,8 @@ _COMMANDS = {
     "ask": "ask about files that are longer than the budget",
     "inspect": "show what a recorded session keeps, and why",
     "tune": "measure how much a policy's parameters matter on a recorded session",
+    "sessions": "list, show and delete sessions that are kept on disk",
+    "eval": "measure recall with hidden tests, by policy and means",
     "models": "list, fetch, check and delete models",
     "doctor": "check the installation, and what will fit into memory",
 }
@@ -73,6 +75,14 @@ def _add(name: str, actions: argparse._SubParsersAction[argparse.ArgumentParser]
         from pace_local.commands import tune
 
         tune.add_parser(actions)
+    elif name == "sessions":
+        from pace_local.commands import sessions
+
+        sessions.add_parser(actions)
+    elif name == "eval":
+        from pace_local.commands import eval as evaluation
+
+        evaluation.add_parser(actions)
     elif name == "models":
         from pace_local.commands import models
 

@@ -11,6 +11,7 @@ from pace_local.errors import ConfigError
 
 KEY_TYPES = ("f16", "f32", "bf16", "q8_0")
 VALUE_TYPES = ("f16", "f32", "bf16", "q8_0")
+MEANS = ("auto", "spliced", "recomputed", "together", "reread")
 MINIMUM_BUDGET = 64
 LONGEST_POSITION = 2**31 - 1
 MOST_THREADS = 512
@@ -23,6 +24,8 @@ _WHOLE_NUMBERS = {
     "recent": True,
     "threads": True,
     "evict_every": True,
+    "host_bytes": True,
+    "disk_bytes": True,
 }
 """Setting -> whether it may be None."""
 
@@ -66,6 +69,25 @@ class SessionConfig:
 
     bound_positions: bool | None = None
     """Whether residents are renumbered below the cap; None: as the policy has it."""
+
+    recall: bool | None = None
+    """Whether what is evicted is saved and can come back; None: as the policy has it."""
+
+    isolate: bool | None = None
+    """Whether texts that a plan may read are read in isolation; None: as the policy has it."""
+
+    means: str = "auto"
+    """How what a step reads comes to be resident: auto; or, for comparisons, always spliced, recomputed,
+    together or reread."""
+
+    save_parts: bool = False
+    """Whether parts of segments are saved too when they are evicted, and not whole segments alone."""
+
+    host_bytes: int | None = None
+    """Main memory for what is saved, in bytes; None: from what is free."""
+
+    disk_bytes: int | None = None
+    """Disk for what is saved and does not fit in that, in bytes; None: from what is free."""
 
     key_type: str = "f16"
     """Type of the K cache: f16, f32, bf16 or q8_0."""
@@ -121,6 +143,14 @@ class SessionConfig:
             raise ConfigError(
                 f"recent {self.recent} is out of range; use 0 to half of the budget ({self.budget // 2})"
             )
+        if self.means not in MEANS:
+            raise ConfigError(f"means {self.means!r} is not one of {', '.join(MEANS)}")
+        for name in ("host_bytes", "disk_bytes"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 2**50:
+                raise ConfigError(
+                    f"{name.replace('_', ' ')} {value} is out of range; use 0 to {2**50}, or None"
+                )
         if self.key_type not in KEY_TYPES:
             raise ConfigError(f"key type {self.key_type!r} is not one of {', '.join(KEY_TYPES)}")
         if self.value_type not in VALUE_TYPES:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+import hashlib
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -81,6 +84,11 @@ class Engine:
             self._batch.n_seq_id[i] = 1
             self._batch.seq_id[i][0] = 0
         self._memory = llama.llama_get_memory(self.ctx)
+
+    @functools.cached_property
+    def identity(self) -> _native.Identity:
+        """What blocks that are saved from here belong to."""
+        return _native.Identity(self.model.fingerprint, _build_digest())
 
     def close(self) -> None:
         """Free the context. Safe to call twice."""
@@ -167,6 +175,13 @@ class Engine:
         """Let decodes run again after :meth:`cancel`."""
         if self.cache is not None:
             self.cache.abort_clear()
+
+
+@functools.cache
+def _build_digest() -> bytes:
+    facts = _native.read_build().facts
+    known = {name: facts.get(name) for name in ("llama_cpp_python", "patch")}
+    return hashlib.sha256(json.dumps([_native.API_VERSION, known]).encode()).digest()
 
 
 def key_width(model: Model) -> int:

@@ -30,10 +30,11 @@ What is longer is read by patterns."""
 Span = tuple[int, int]
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
-_TAGS = {"python": "py", "python3": "py", "javascript": "js", "typescript": "ts"}
-_TAGS |= {"golang": "go", "rust": "rs", "c++": "cpp"}
+SUFFIX_OF_TAG = {"python": "py", "python3": "py", "javascript": "js", "typescript": "ts"}
+SUFFIX_OF_TAG |= {"golang": "go", "rust": "rs", "c++": "cpp"}
 """What a fence calls a language, where that is no suffix of its files."""
-_LINES_OF_NAME = re.compile(r"(?::\d+-\d+)?(?:#\d+)?$")
+LINES_OF_NAME = re.compile(r"(?::\d+-\d+)?(?:#\d+)?$")
+"""What a segment's name has behind its file's: the lines, and the number of a copy."""
 
 
 def entity_spans(text: str | bytes, name: str | None = None) -> list[Span]:
@@ -130,7 +131,7 @@ class _Block:
 
 def _blocks(text: str, name: str) -> Iterator[_Block]:
     """A text in blocks of prose and of code, without the fences between them."""
-    path = _LINES_OF_NAME.sub("", name)
+    path = LINES_OF_NAME.sub("", name)
     language = language_of(path, text)
     is_code = language is not None or style_of(path) != "prose"
     fences = list(_fences(text))
@@ -173,7 +174,7 @@ def _fenced(info: str, language: Language | None) -> _Block:
     tag = info.split()[0].casefold() if info else ""
     if not tag:
         return _Block(0, 0, True, language)
-    path = f"code.{_TAGS.get(tag, tag)}"
+    path = f"code.{SUFFIX_OF_TAG.get(tag, tag)}"
     return _Block(0, 0, style_of(path) != "prose", language_of(path, ""))
 
 

@@ -88,6 +88,58 @@ class ReadsOverBudget(Event):
     resident: int
 
 
+Means = Literal["kept", "spliced", "recomputed", "together", "reread"]
+"""How a read came to be resident: it never left; its saved keys and values were loaded; they were computed
+again in isolation; the same together with the step's other reads; its text was read again as a new turn."""
+
+
+@dataclass(frozen=True)
+class Recalled(Event):
+    """A segment that was not resident, or not as its step needs it, is back; ``tokens`` were brought."""
+
+    type: ClassVar[str] = "recalled"
+    segment: str
+    means: Means
+    reason: str
+    """Why by these means, in words."""
+    tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Focused(Event):
+    """A step starts with what it reads: ``reads`` says for each by what means it is resident."""
+
+    type: ClassVar[str] = "focused"
+    step: str
+    reads: dict[str, Means]
+    residents: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Restored(Event):
+    """The session is what it was at a checkpoint; ``withdrawn`` tokens are no more, ``loaded`` came back."""
+
+    type: ClassVar[str] = "restored"
+    checkpoint: int
+    withdrawn: int
+    loaded: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Isolated(Event):
+    """A segment was read seeing only the pinned prefix; ``aside`` residents were set aside meanwhile."""
+
+    type: ClassVar[str] = "isolated"
+    segment: str
+    tokens: int
+    aside: int
+    seconds: float
+    """What setting aside and bringing back took."""
+
+
 @dataclass(frozen=True)
 class Rebuilt(Event):
     """A device lost the cache; ``residents`` tokens were decoded again."""

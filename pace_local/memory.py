@@ -156,11 +156,7 @@ def plan_keep(
         return KeepPlan(np.arange(n, dtype=np.uint32), np.full(n, Reason.SCORE, dtype=np.int8), score)
     chosen = _Selection(view, view.target)
     every = np.arange(n)
-    sinks = every[: int(np.searchsorted(view.token_index, policy.sinks))]
-    pinned = every[np.isin(view.segment, list(view.pinned))]
-    for ranks, reason in ((sinks, Reason.SINK), (pinned, Reason.PINNED)):
-        chosen.take_framing_of(ranks, reason)
-        chosen.take(ranks, reason)
+    _take_pinned(chosen, policy)
     floor = max(0, recent - chosen.take_newest_markers())
     # A policy that keeps less than it may does so at the cost of what follows, not of what is pinned.
     chosen.left = max(0, chosen.left - lowered)
@@ -172,6 +168,35 @@ def plan_keep(
     chosen.close()
     keep = np.flatnonzero(chosen.reasons != Reason.EVICTED).astype(np.uint32)
     return KeepPlan(keep, chosen.reasons, score, over_budget)
+
+
+def plan_step(view: CacheView, policy: Policy, reads: Sequence[Read]) -> KeepPlan:
+    """Choose who stays when a step starts that is to see nothing but what it reads.
+
+    Sinks and pinned segments stay, and what is resident of the reads. Nothing of the steps before does, their
+    last words neither: they would be mistaken for what this step is about.
+
+    Args:
+        view: the residents, which of them are pinned, and how many stay at most.
+        policy: for its sinks.
+        reads: what the step reads.
+    """
+    chosen = _Selection(view, view.target)
+    _take_pinned(chosen, policy)
+    over_budget = _take_reads(chosen, reads)
+    chosen.close()
+    keep = np.flatnonzero(chosen.reasons != Reason.EVICTED).astype(np.uint32)
+    return KeepPlan(keep, chosen.reasons, np.zeros(len(view)), over_budget)
+
+
+def _take_pinned(chosen: _Selection, policy: Policy) -> None:
+    view = chosen.view
+    every = np.arange(len(view))
+    sinks = every[: int(np.searchsorted(view.token_index, policy.sinks))]
+    pinned = every[np.isin(view.segment, list(view.pinned))]
+    for ranks, reason in ((sinks, Reason.SINK), (pinned, Reason.PINNED)):
+        chosen.take_framing_of(ranks, reason)
+        chosen.take(ranks, reason)
 
 
 def _take_reads(chosen: _Selection, reads: Sequence[Read]) -> tuple[PartialRead, ...]:

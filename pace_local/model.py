@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any
 from pace_local import _native
 from pace_local.chat import ChatTemplate
 from pace_local.errors import CancelledError, ModelError
-from pace_local.models import find_model, inspect_gguf
+from pace_local.models import find_model, fingerprint, inspect_gguf
 
 LoadProgress = Callable[[float], bool | None]
 """Called with the share loaded, 0 to 1; returning False cancels."""
@@ -126,6 +127,18 @@ class Model:
     def name(self) -> str:
         """The file's name without its ending."""
         return self.path.stem
+
+    @functools.cached_property
+    def fingerprint(self) -> bytes:
+        """Tells this model's file from others, 32 bytes: see :func:`pace_local.models.fingerprint`.
+
+        Raises:
+            ModelError: if the file cannot be read any more.
+        """
+        try:
+            return fingerprint(self.path)
+        except OSError as error:
+            raise ModelError(f"cannot read {self.path}: {error.strerror}") from error
 
     @property
     def vocab(self) -> Any:

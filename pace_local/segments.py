@@ -35,10 +35,20 @@ class Segment:
     end: int
     turn: int
     pinned: bool = False
+    isolated: bool = False
+    """Whether it was read seeing only the pinned prefix and itself."""
 
     def __len__(self) -> int:
         """Number of tokens."""
         return self.end - self.start
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A table as it was once."""
+
+    segments: tuple[Segment, ...]
+    later: dict[int, int]
 
 
 class SegmentTable:
@@ -52,6 +62,9 @@ class SegmentTable:
         self._starts: list[int] = []
         self._by_name: dict[str, int] = {}
         self._copies: dict[str, int] = {}
+        self._later: dict[int, int] = {}
+        self.changed: set[int] = set()
+        """Ids of segments that were added or changed since whoever writes them down has cleared this."""
         self._pinned: frozenset[int] = frozenset()
         self._first_user: int | None = None
 
@@ -87,6 +100,7 @@ class SegmentTable:
             len(self._segments), self._unique(name or f"{kind}:{turn}"), kind, start, end, turn, pinned
         )
         self._segments.append(segment)
+        self.changed.add(segment.id)
         self._starts.append(start)
         self._by_name[segment.name] = segment.id
         if pinned:
@@ -98,12 +112,19 @@ class SegmentTable:
     def extend(self, segment_id: int, end: int) -> None:
         """Move the end of the last segment."""
         assert segment_id == len(self._segments) - 1
+        self.changed.add(segment_id)
         self._segments[segment_id] = dataclasses.replace(self._segments[segment_id], end=end)
 
     def set_pinned(self, segment_id: int, pinned: bool) -> None:
         """Mark a segment as one that always stays, or no longer."""
+        self.changed.add(segment_id)
         self._segments[segment_id] = dataclasses.replace(self._segments[segment_id], pinned=pinned)
         self._pinned = (self._pinned - {segment_id}) | ({segment_id} if pinned else frozenset())
+
+    def set_isolated(self, segment_id: int, isolated: bool) -> None:
+        """Note that a segment was read in isolation, or not."""
+        self.changed.add(segment_id)
+        self._segments[segment_id] = dataclasses.replace(self._segments[segment_id], isolated=isolated)
 
     @property
     def pinned(self) -> frozenset[int]:
@@ -125,6 +146,47 @@ class SegmentTable:
         if self._first_user is not None and self._first_user >= count:
             self._first_user = None
         del self._starts[count:]
+        self._later = {old: new for old, new in self._later.items() if new < count}
+
+    def snapshot(self) -> Snapshot:
+        """All that :meth:`restore` needs to come back to what it is now."""
+        return Snapshot(tuple(self._segments), dict(self._later))
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Make the first segments, pins included, what they were; later ones are forgotten."""
+        self.truncate(len(snapshot.segments))
+        self.changed |= {
+            one.id for one, was in zip(self._segments, snapshot.segments, strict=True) if one is not was
+        }
+        self.changed |= {old for old in self._later if old not in snapshot.later}
+        self._segments[:] = snapshot.segments
+        self._later = dict(snapshot.later)
+        self._pinned = frozenset(segment.id for segment in self._segments if segment.pinned)
+
+    def supersede(self, old: int, new: int) -> None:
+        """From now on the name of the old segment means the new one, which has the same text."""
+        self.changed.add(old)
+        self._later[old] = new
+
+    def later(self, segment_id: int) -> int | None:
+        """The segment that has taken the place of one, if there is one."""
+        return self._later.get(segment_id)
+
+    def from_id(self, segment_id: int) -> list[Segment]:
+        """This segment and all behind it."""
+        return self._segments[segment_id:]
+
+    def reaching_beyond(self, token_index: int) -> list[int]:
+        """Ids of the segments that end behind a token index."""
+        first = bisect.bisect_right(self._starts, token_index)
+        if first and self._segments[first - 1].end > token_index:
+            first -= 1
+        return list(range(first, len(self._segments)))
+
+    def take_over(self, other: SegmentTable, later: dict[int, int]) -> None:
+        """Become what another table is."""
+        self.__dict__.update(other.__dict__)
+        self._later = dict(later)
 
     def named(self, name: str) -> Segment:
         """The segment of a name.
@@ -133,7 +195,10 @@ class SegmentTable:
             PlanError: if there is none, with the closest names.
         """
         try:
-            return self._segments[self._by_name[name]]
+            found = self._by_name[name]
+            while found in self._later:
+                found = self._later[found]
+            return self._segments[found]
         except KeyError:
             close = difflib.get_close_matches(name, self._by_name, n=3, cutoff=0.4)
             hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from pace_local._native import Block, NativeCache
 from pace_local.config import SessionConfig
 from pace_local.engine import Engine
 from pace_local.errors import CacheLostError, CancelledError, ContextFullError, NativeError, PaceError
@@ -19,7 +20,7 @@ from pace_local.merging import Merger
 from pace_local.model import Model
 from pace_local.observing import Observer
 from pace_local.policies import CacheView, Observation, Policy
-from pace_local.residents import ResidentMap
+from pace_local.residents import NO_PIECE, NO_STAY, ResidentMap, Rows
 from pace_local.segments import KINDS, Segment, SegmentTable
 from pace_local.stats import Counters
 
@@ -84,6 +85,12 @@ class SessionCache:
         """Whether what is decoded is an answer; else it is part of a prompt."""
         self.last_eviction: Eviction | None = None
         self._since_eviction = 0
+        self._marks = bytearray()
+        """Of each token of the session: 1 if it is part of a name or constant."""
+        self.before_leaving: list[Callable[[npt.NDArray[np.int64]], None]] = []
+        """Each is called with the ranks of residents that are about to be evicted."""
+        self.is_alone = False
+        """Whether residents are set aside while a text is read in isolation: nothing is evicted then."""
         self.told: set[tuple[int, int, int]] = set()
         """Reads over the budget that were reported already: segment, step, tokens kept."""
 
@@ -100,7 +107,7 @@ class SessionCache:
             self.engine.remove_from(int(self.map.position[rank]))
             self.map.truncate(rank)
         self._forget(n_tokens)
-        del self.tokens[n_tokens:]
+        del self.tokens[n_tokens:], self._marks[n_tokens:]
 
     def _forget(self, n_tokens: int) -> None:
         """Tokens from this index on are no more, and others will get their indices."""
@@ -134,11 +141,12 @@ class SessionCache:
             entity=entity,
         )
         self.tokens.extend(tokens)
+        self._marks.extend(bytes(n) if entity is None else entity.tobytes())
         self._segments.extend(segment.id, len(self.tokens))
         self.counters.highest_position = max(self.counters.highest_position, position + n - 1)
         if self._is_time_to_evict(n):
             try:
-                self._evict()
+                self.evict()
             except NativeError:
                 self.withdraw(len(self.tokens) - n)
                 self._segments.extend(segment.id, len(self.tokens))
@@ -146,14 +154,90 @@ class SessionCache:
         if self._config.check:
             self.check()
 
+    def decode_again(self, token_index: npt.NDArray[np.int64]) -> None:
+        """Decode tokens of the session again that are not resident, behind all that are.
+
+        Meant for a cache in which no resident comes after them in the session.
+
+        Args:
+            token_index: shape [n], strictly increasing.
+        """
+        tokens = np.frombuffer(self.tokens, dtype=np.int32)[token_index]
+        for first in range(0, len(tokens), self.engine.n_batch):
+            chunk = slice(first, first + self.engine.n_batch)
+            position = self.map.next_position
+            self.engine.decode(tokens[chunk], position)
+            count = len(tokens[chunk])
+            positions = np.arange(position, position + count, dtype=np.int32)
+            self.map.insert(self.rows_of(token_index[chunk]), positions)
+
+    def complete(self, rows: Rows, positions: npt.NDArray[np.int32]) -> None:
+        """Compute residents that are missing among those that were loaded, and all that come after them.
+
+        Args:
+            rows: what is missing, in the order of tokens.
+            positions: where, shape [n], strictly increasing. If they do not follow on each other, residents
+                get new ones, compactly.
+        """
+        behind = np.flatnonzero(self.map.position > positions[0])
+        again, places = self.map.rows(behind), self.map.position[behind].copy()
+        if len(behind):
+            self.engine.remove_from(int(places[0]))
+            self.map.truncate(int(behind[0]))
+        index = np.union1d(rows.token_index, again.token_index)
+        places = np.union1d(positions, places).astype(np.int32)
+        if np.array_equal(places, self.map.next_position + np.arange(len(places))):
+            self.decode_again(index)
+        else:
+            self.map.insert(self.rows_of(index), places)
+            self.rebuild("what was saved of some residents is gone")
+
+    def marks(self, start: int, end: int) -> npt.NDArray[np.bool_]:
+        """Which tokens from one index to another are part of a name or constant, shape [end - start]."""
+        return np.frombuffer(bytes(self._marks[start:end]), dtype=np.bool_)
+
+    def take_marks(self, marks: npt.NDArray[np.bool_]) -> None:
+        """Know again which tokens of the session are part of a name or constant, shape [session length]."""
+        self._marks = bytearray(marks.tobytes())
+
+    def attention_state(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:
+        """What residents have received in all and from the latest prompt, shape [n]; None: not measured."""
+        if self._observer is None:
+            return None
+        return self.native.attention("total"), self.map.prompt_mass.copy()
+
+    def take_attention(self, total: npt.NDArray[np.float64], prompt: npt.NDArray[np.float64]) -> None:
+        """Know again what :meth:`attention_state` said of the same residents."""
+        self.native.write_attention(total)
+        self.map.prompt_mass[:] = prompt
+
+    @property
+    def is_observing(self) -> bool:
+        """Whether attention is measured."""
+        return self._observer is not None
+
+    @property
+    def sinks(self) -> int:
+        """First tokens of the session that always stay."""
+        return self._policy.sinks
+
     def _make_room(self, n: int) -> None:
-        if not self._policy.evicts and len(self.map) + n > self._config.budget:
+        if len(self.map) + n > self._config.budget:
+            self.require_evictions()
+        if self.bounds_positions and self.map.next_position + n > self._config.position_cap:
+            self.renumber(np.arange(len(self.map), dtype=np.int32))
+
+    def require_evictions(self) -> None:
+        """Refuse to go on with a full cache under a policy that evicts nothing.
+
+        Raises:
+            ContextFullError: with what to do.
+        """
+        if not self._policy.evicts:
             raise ContextFullError(
                 f"policy 'none' evicts nothing and the budget of {self._config.budget} tokens is full; "
                 "raise the budget or choose another policy"
             )
-        if self.bounds_positions and self.map.next_position + n > self._config.position_cap:
-            self._renumber()
 
     def view(self) -> CacheView:
         """What a policy sees now; the arrays change with the cache."""
@@ -176,9 +260,36 @@ class SessionCache:
         """Note which tokens of a segment are part of a name or constant, as far as they are resident."""
         ranks = np.flatnonzero(self.map.segment == segment.id)
         self.map.entity[ranks] = marks[self.map.token_index[ranks] - segment.start]
+        self._marks[segment.start : segment.end] = marks.tobytes()
+
+    def rows_of(self, token_index: npt.NDArray[np.int64], piece: int = NO_PIECE) -> Rows:
+        """What the map would know of some tokens, shape [n], strictly increasing, in a saved piece."""
+        n, first = len(token_index), 0
+        segment, turn = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
+        framing, kind = np.empty(n, dtype=np.bool_), np.empty(n, dtype=np.int8)
+        while first < n:
+            part = self._segments.at(int(token_index[first]))
+            last = int(np.searchsorted(token_index, part.end))
+            run = slice(first, last)
+            segment[run], turn[run] = part.id, part.turn
+            framing[run], kind[run] = part.kind == "framing", KINDS.index(part.kind)
+            first = last
+        marks = np.frombuffer(self._marks, dtype=np.bool_)[token_index]
+        return Rows(
+            token_index,
+            segment,
+            turn,
+            framing,
+            kind,
+            marks,
+            np.full(n, piece, dtype=np.int64),
+            np.full(n, NO_STAY, dtype=np.int64),
+        )
 
     def _is_time_to_evict(self, n: int) -> bool:
         """Whether to evict after ``n`` more tokens: over the budget, or over the target for long enough."""
+        if self.is_alone:
+            return False
         self._since_eviction += n
         if len(self.map) > self._config.budget:
             return True
@@ -190,37 +301,53 @@ class SessionCache:
             and len(self.map) > self._config.soft_budget
         )
 
-    def _evict(self) -> None:
+    def evict(self, target: int | None = None) -> None:
+        """Evict by policy, down to a target; None: the soft budget."""
         self._since_eviction = 0
         began = time.perf_counter()
-        n, reads = len(self.map), self._reads()
+        reads = self._reads()
         if self._observer is not None and not self.is_answering:
             self._observer.note_prompt(self.map)
-        view = self.view()
+        view = self.view() if target is None else replace(self.view(), target=target)
         plan = plan_keep(view, self._policy, recent=self._config.recent_tokens, reads=reads)
         planned = time.perf_counter() - began
-        assert self.engine.cache is not None
         if self.merger is not None:
             self._merge(view, plan)
-        self.engine.cache.retain(plan.keep, n)
+        self.leave_only(view, plan, tuple(reads), began, planned)
+
+    def leave_only(
+        self, view: CacheView, plan: KeepPlan, reads: tuple[Read, ...], began: float, planned: float
+    ) -> None:
+        """Evict all that a plan does not keep.
+
+        Args:
+            view: the residents that the plan was made from.
+            plan: who stays.
+            reads: what it was made for.
+            began: when, by ``time.perf_counter``.
+            planned: seconds that the planning took.
+        """
+        n = len(view)
+        leaving = np.delete(np.arange(n), plan.keep)
+        self.announce(leaving)
+        self.native.retain(plan.keep, n)
         if self.merger is not None:
             self.merger.entries.keep(view.token_index[plan.keep])
         self.last_eviction = Eviction(
-            view.token_index.copy(), plan, tuple(reads), len(self.tokens), view.position.copy()
+            view.token_index.copy(), plan, reads, len(self.tokens), view.position.copy()
         )
-        ids, counts = np.unique(np.delete(view.segment, plan.keep), return_counts=True)
+        ids, counts = np.unique(view.segment[leaving], return_counts=True)
         self.map.keep(plan.keep)
         if self._policy.closes_gaps:
             self.engine.close_gaps(self.map.position)
             self.map.renumber()
         seconds = time.perf_counter() - began
-        gone = n - len(self.map)
-        self.counters.evicted += gone
+        self.counters.evicted += len(leaving)
         self.counters.evictions += 1
         self.counters.planning_seconds += planned
         self.counters.eviction_seconds += seconds
         lost = {self._segments[int(i)].name: int(count) for i, count in zip(ids, counts, strict=True)}
-        self._emit(Evicted(gone, len(self.map), lost, seconds, planned))
+        self._emit(Evicted(len(leaving), len(self.map), lost, seconds, planned))
         self._tell_partial_reads(plan)
 
     def _tell_partial_reads(self, plan: KeepPlan) -> None:
@@ -236,27 +363,92 @@ class SessionCache:
         assert self.merger is not None
         try:
             self.merger.merge(view, plan)
+            self.map.change()
         except CacheLostError as error:
-            self._rebuild(str(error))
+            self.rebuild(str(error))
 
-    def _renumber(self) -> None:
-        assert self.engine.cache is not None
+    def renumber(self, positions: npt.NDArray[np.int32]) -> None:
+        """Give all residents new positions, shape [n], strictly increasing."""
         n, before = len(self.map), self.map.next_position
+        if np.array_equal(positions, self.map.position):
+            return
         began = time.perf_counter()
-        try:
-            self.engine.cache.renumber(np.arange(n, dtype=np.uint32), n)
-            self.map.renumber()
-        except CacheLostError as error:
-            self._rebuild(str(error))
+        self.move(np.arange(n, dtype=np.uint32), positions)
         seconds = time.perf_counter() - began
         self.counters.renumberings += 1
         self.counters.renumbering_seconds += seconds
         self._emit(Renumbered(n, before, self.map.next_position, seconds))
 
-    def _rebuild(self, reason: str) -> None:
-        """Decode the residents again after a device lost the cache."""
+    def announce(self, leaving: npt.NDArray[np.int64]) -> None:
+        """Tell all who save what leaves, before it does."""
+        for save in self.before_leaving if len(leaving) else ():
+            save(leaving)
+
+    def drop(self, ranks: npt.NDArray[np.int64]) -> None:
+        """Take residents out of the cache without an event: they are about to come back otherwise."""
+        if len(ranks):
+            self.announce(ranks)
+            keep = np.delete(np.arange(len(self.map)), ranks).astype(np.uint32)
+            self.native.retain(keep, len(self.map))
+            self.map.keep(keep)
+
+    def move(self, keep: npt.NDArray[np.uint32], positions: npt.NDArray[np.int32]) -> None:
+        """Keep residents of some ranks, at new positions; both strictly increasing, shape [n].
+
+        If a device loses the cache meanwhile, those residents are decoded again first.
+        """
+        n = len(self.map)
+        try:
+            self.native.place(keep, n, positions)
+            self.map.keep(keep)
+        except CacheLostError as error:
+            self.map.keep(keep)
+            self.rebuild(str(error))
+            if not np.array_equal(positions, self.map.position):
+                self.native.place(np.arange(len(keep), dtype=np.uint32), len(keep), positions)
+        self.map.place(positions)
+
+    def load(
+        self,
+        block: Block,
+        block_rows: npt.NDArray[np.uint32] | None,
+        rows: Rows,
+        positions: npt.NDArray[np.int32],
+    ) -> None:
+        """Load rows of a block at free positions; all arrays have shape [n], in the order of tokens.
+
+        Args:
+            block: saved from this session.
+            block_rows: which of it; None: all.
+            rows: what the map is to know of them.
+            positions: strictly increasing.
+
+        Raises:
+            NativeError: as :meth:`~pace_local._native.NativeCache.load`; nothing has changed then.
+        """
+        self.native.load(block, positions, len(self.map), self.engine.identity, block_rows)
+        self.map.insert(rows, positions)
+
+    @property
+    def native(self) -> NativeCache:
+        """The native operations of the open session."""
+        assert self.engine.cache is not None
+        return self.engine.cache
+
+    def tidy(self) -> None:
+        """Bring the cells into the order of positions, without holes.
+
+        Attention adds up in the order of cells, so that two caches with the same residents give the same bits
+        only if these lie alike, and what comes next will. Cheap if nothing has to move.
+        """
+        self.move(np.arange(len(self.map), dtype=np.uint32), self.map.position.copy())
+
+    def rebuild(self, reason: str) -> None:
+        """Decode the residents again, compactly, after a device lost the cache."""
+        self.engine.remove_from(0)
         tokens = np.frombuffer(self.tokens, dtype=np.int32)[self.map.token_index]
         self.map.renumber()
+        self.map.change()
         if self.merger is not None:
             self.merger.entries.clear()
         n, first, cancelled = len(self.map), 0, False
@@ -282,8 +474,7 @@ class SessionCache:
         Raises:
             AssertionError: a fault of this package.
         """
-        assert self.engine.cache is not None
-        native, own = self.engine.cache.residents(), self.map
+        native, own = self.native.residents(), self.map
         assert len(native) == len(own), f"{len(native)} native residents, {len(own)} in the map"
         assert len(own) <= self._config.budget, f"{len(own)} residents over the budget"
         assert np.array_equal(native["position"], own.position), "positions differ"

@@ -16,6 +16,11 @@ def check_model(model: Model, config: SessionConfig, policy: Policy) -> None:
         ConfigError: with what to change.
     """
     policy.check_target(config.soft_budget)
+    if policy.merging is not None and (config.recall or config.isolate):
+        raise ConfigError(
+            f"policy {policy.name!r} merges what it evicts, which cannot be recalled or isolated; "
+            "leave recall and isolate out, or choose another policy"
+        )
     trained = model.shape.n_ctx_train
     if 0 < trained < config.budget:
         raise ConfigError(

@@ -551,7 +551,7 @@ def test_a_dry_run_is_what_the_next_eviction_does(session_of: Callable[..., Sess
         session.append("x", kind="tool")
     run = dry_run(session, "pace")
     own = session.residents.token_index[run.own_plan.keep].tolist()
-    session._cache._evict()
+    session._cache.evict()
     assert session.residents.token_index.tolist() == own
     assert len(own) < run.residents
 

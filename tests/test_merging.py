@@ -290,13 +290,13 @@ def test_renumberings_carry_entries_along(model: Model) -> None:
     with merging_session(model, bound_positions=True) as session:
         watch = MergeWatch(session)
         cache: Any = session.engine.cache
-        renumber, compared = cache.renumber, []
+        place, compared = cache.place, []
 
-        def watched(keep: Any, n: int) -> None:
+        def watched(keep: Any, n: int, positions: Any) -> None:
             tokens = session.residents.token_index.tolist()
             before, entries = watch.layers(tokens), entries_of(session)
             cells = cache.residents()["cell"].copy()
-            renumber(keep, n)
+            place(keep, n, positions)
             after = watch.layers(tokens)
             for one, other in zip(before, after, strict=True):
                 np.testing.assert_allclose(other.plain, one.plain, rtol=1e-4, atol=1e-4)
@@ -305,7 +305,7 @@ def test_renumberings_carry_entries_along(model: Model) -> None:
             moved = cells != cache.residents()["cell"]
             compared.append(int(np.count_nonzero(moved & np.isin(tokens, list(entries)))))
 
-        cache.renumber = watched
+        cache.place = watched
         read_much(session)
         assert len(compared) == session.stats.renumberings_in_session >= 2
         assert sum(compared) > 0, "merged rows changed their cells"

@@ -13,7 +13,7 @@ from pace_local.memory import plan_keep
 from pace_local.policies import POLICIES, CacheView, Observation, Policy, policy_named
 
 ATTENTIVE = ["h2o", "h2o_grace", "attention", "snapkv", "hybrid", "pace_hybrid"]
-PACE = ["streaming", "plan", "bounded", "pace"]
+PACE = ["streaming", "plan", "bounded", "pace", "pace_focus"]
 
 
 def view(n: int = 12, length: int = 1000, target: int = 8, measured: bool = True) -> CacheView:
@@ -24,7 +24,7 @@ def view(n: int = 12, length: int = 1000, target: int = 8, measured: bool = True
 
 def test_the_names() -> None:
     expected = "none truncate streaming context_shift h2o h2o_grace attention snapkv"
-    expected += " hybrid plan bounded pace pace_hybrid"
+    expected += " hybrid plan bounded pace pace_hybrid pace_focus"
     assert [name for name in POLICIES if name != "merge"] == expected.split()
     for name in POLICIES:
         policy = policy_named(name)
@@ -35,7 +35,7 @@ def test_the_names() -> None:
 
 @pytest.mark.parametrize("name", ["PACE", "", "h20"])
 def test_an_unknown_name(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"policy '{name}' is not one of none, truncate, .*, pace_hybrid"):
+    with pytest.raises(ConfigError, match=f"policy '{name}' is not one of none, truncate, .*, pace_focus"):
         policy_named(name)
 
 

@@ -29,8 +29,11 @@ def heard() -> list[events.Event]:
 
 @pytest.fixture
 def session(model: Model, heard: list[events.Event]) -> Iterator[Session]:
-    """The next position is the cap: the next token renumbers, and the device fails at it."""
-    with tiny_session(model, listener=heard.append, soft_target=0.6) as session:
+    """The next position is the cap: the next token renumbers, and the device fails at it.
+
+    Nothing is saved, which would be where the device fails first.
+    """
+    with tiny_session(model, listener=heard.append, soft_target=0.6, recall=False) as session:
         session.append("always be brief", kind="system", name="rules")
         markers = 7
         while (left := session.config.position_cap - session.next_position) >= 2 * (markers + 1):

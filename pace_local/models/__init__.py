@@ -12,6 +12,7 @@ from pace_local.models.choose import (
     default_model,
     selected_model,
 )
+from pace_local.models.fingerprint import fingerprint
 from pace_local.models.gguf_file import GgufHeader, inspect_gguf
 from pace_local.models.progress import Progress, ProgressLine, Say, format_bytes
 from pace_local.models.pull import pull
@@ -42,6 +43,7 @@ __all__ = [
     "configured_model",
     "default_model",
     "find_model",
+    "fingerprint",
     "format_bytes",
     "inspect_gguf",
     "model_info",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -154,6 +155,12 @@ class Policy:
     closes_gaps: ClassVar[bool] = False
     """Whether upstream's own shift closes the gaps in positions after each eviction."""
 
+    recalls: ClassVar[bool] = False
+    """Whether what is evicted is saved, and comes back when a step or the user reads it."""
+
+    focuses: ClassVar[bool] = False
+    """Whether texts are read in isolation, and each step starts with exactly what it reads."""
+
     sinks: int = 4
     """First tokens of the session that always stay: attention sinks."""
 
@@ -190,6 +197,13 @@ class Policy:
 
     def forget(self, first_index: int) -> None:
         """Tokens from this index on have been withdrawn from the session; their indices come again."""
+
+    def state(self) -> dict[str, Any]:
+        """What it has learned from the session so far, as plain values: for a session on disk."""
+        return {}
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Know again what :meth:`state` said."""
 
     def pool(self) -> dict[int, float]:
         """Token index to score of what a policy with a pool holds in it; empty for all others."""

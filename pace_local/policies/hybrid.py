@@ -32,7 +32,9 @@ Units: ``window`` and ``pool_size`` are in tokens, ``base``, ``alpha`` and ``bet
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -135,6 +137,22 @@ class HybridPolicy(Policy):
     def forget(self, first_index: int) -> None:
         """Take out of the pool what is withdrawn, and what is in the window again."""
         self._go_back(max(0, first_index - self._window))
+
+    def state(self) -> dict[str, Any]:
+        """The pool, and how far it has come."""
+        return {
+            "pool": sorted(self._pool.scores.items()),
+            "capacity": self._pool.capacity,
+            "window": self._window,
+            "next": self._next,
+        }
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """The pool as it was."""
+        self._pool = HeapPool(state["capacity"])
+        for token, score in state["pool"]:
+            self._pool.push(token, score)
+        self._window, self._next = state["window"], state["next"]
 
     def pool(self) -> dict[int, float]:
         """Token index to score, as of the last eviction; some may have found no room in the cache."""

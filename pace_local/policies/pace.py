@@ -1,7 +1,8 @@
 """``pace``: plan-guided retention and bounded positions together.
 
 What the plan's steps read is kept, nearest step first, and residents are renumbered compactly before
-positions reach the cap, so that what is kept is also near enough to be used. Parameters and units are those
+positions reach the cap, so that what is kept is also near enough to be used. What was evicted all the same,
+because the plan did not name it in time, comes back from where it was saved. Parameters and units are those
 of ``streaming``, which the unplanned remainder is chosen by.
 """
 
@@ -18,3 +19,4 @@ class PacePolicy(PlanPolicy):
 
     name = "pace"
     bounds_positions = True
+    recalls = True

@@ -20,3 +20,4 @@ class PaceHybridPolicy(HybridPolicy):
     name = "pace_hybrid"
     reads_plan = True
     bounds_positions = True
+    recalls = True

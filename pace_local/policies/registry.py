@@ -16,6 +16,7 @@ from pace_local.policies.hybrid import HybridPolicy
 from pace_local.policies.merge import MergePolicy
 from pace_local.policies.none import NonePolicy
 from pace_local.policies.pace import PacePolicy
+from pace_local.policies.pace_focus import PaceFocusPolicy
 from pace_local.policies.pace_hybrid import PaceHybridPolicy
 from pace_local.policies.plan import PlanPolicy
 from pace_local.policies.snapkv import SnapKVPolicy
@@ -39,6 +40,7 @@ POLICIES: dict[str, type[Policy]] = {
         BoundedPolicy,
         PacePolicy,
         PaceHybridPolicy,
+        PaceFocusPolicy,
     )
 }
 

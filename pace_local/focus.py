@@ -1,0 +1,185 @@
+"""Starting a step with exactly what it reads.
+
+Residents are then the sinks, the pinned segments and what the step reads. All else makes room: it was saved.
+Each read arrives by the cheapest means that is good enough, which :mod:`pace_local.recall.means` chooses.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from pace_local.config import SessionConfig
+from pace_local.events import Event, Focused, Means, Recalled
+from pace_local.memory import Read, plan_step
+from pace_local.policies import Policy
+from pace_local.recall.means import ALIKE, Choice, ReadFacts, choose_means
+from pace_local.recall.shingles import Shingles
+from pace_local.segments import SegmentTable
+from pace_local.session_cache import SessionCache
+from pace_local.working_set import WorkingSet
+
+
+class Focus:
+    """Makes the working set of a step.
+
+    Args:
+        cache: the session's.
+        segments: the session's.
+        config: the session's.
+        policy: for its sinks.
+        working_set: moves segments in and out.
+        reread: reads the text of a segment again as a new turn.
+        emit: takes every event.
+    """
+
+    def __init__(
+        self,
+        cache: SessionCache,
+        segments: SegmentTable,
+        config: SessionConfig,
+        policy: Policy,
+        working_set: WorkingSet,
+        reread: Callable[[int], None],
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._cache = cache
+        self._segments = segments
+        self._config = config
+        self._policy = policy
+        self._working_set = working_set
+        self._reread = reread
+        self._emit = emit
+        self.shingles = Shingles()
+        """Of every segment that can be recalled."""
+        self.crowded: set[int] = set()
+        """Segments that were read while a text like them was resident."""
+
+    def note(self, segment_id: int, tokens: Sequence[int]) -> None:
+        """Remember what a segment looks like, before it is read among the residents."""
+        residents = {int(i) for i in np.unique(self._cache.map.segment)}
+        self.shingles.add(segment_id, tokens)
+        if self.shingles.most_alike(segment_id, residents - {segment_id})[1] >= ALIKE:
+            self.crowded.add(segment_id)
+
+    def forget_from(self, n_segments: int) -> None:
+        """Segments from this id on are no more."""
+        self.shingles.remove_from(n_segments)
+        self.crowded = {segment for segment in self.crowded if segment < n_segments}
+
+    def restore(self, crowded: set[int]) -> None:
+        """Know again which segments were crowded, and look at all of them anew."""
+        self.crowded = crowded
+        for segment in self._segments:
+            if segment.kind != "framing":
+                self.shingles.add(segment.id, self._cache.tokens[segment.start : segment.end])
+
+    def start(self, step: str, reads: Sequence[int], beside: Sequence[int] = ()) -> None:
+        """Make what a step reads resident, and nothing else but what always is.
+
+        Args:
+            step: its text, for the event.
+            reads: ids of segments, those that matter most first.
+            beside: segments that stay as they are, such as a prompt that was read already.
+
+        Raises:
+            CancelledError, NativeError: if something has to be computed again and that fails.
+        """
+        began = time.perf_counter()
+        fitting = [s for s in self._working_set.fitting([*beside, *reads]) if s not in beside]
+        over = [segment for segment in reads if segment not in fitting]
+        for segment in over:
+            self._working_set.tell_over_budget(segment)
+        alike = self.alike(fitting)
+        choices = choose_means({s: self._facts(s) for s in fitting}, alike, self._config.means)
+        arrive = [segment for segment in fitting if choices[segment].means in ("kept", "spliced")]
+        self._clear([*beside, *arrive, *over])
+        for group in [sorted(fitting)] if self._config.means == "together" and fitting else alike:
+            if choices[group[0]].means == "together":
+                self._read_together(group, choices)
+        self._bring([*beside, *arrive], choices)
+        for segment in fitting:
+            if choices[segment].means == "recomputed":
+                recompute = functools.partial(self._working_set.recompute, segment)
+                self._timed(segment, choices[segment], recompute)
+        for segment in fitting:
+            if choices[segment].means == "reread":
+                self._timed(segment, choices[segment], functools.partial(self._reread, segment))
+        means: dict[str, Means] = {self._segments[s].name: choices[s].means for s in fitting}
+        self._emit(Focused(step, means, len(self._cache.map), time.perf_counter() - began))
+
+    def alike(self, reads: Iterable[int]) -> list[list[int]]:
+        """Groups of reads that are alike, two or more each, in order of segments."""
+        groups: list[list[int]] = []
+        for segment in sorted(set(reads)):
+            near = [group for group in groups if self.shingles.most_alike(segment, set(group))[1] >= ALIKE]
+            for group in near:
+                groups.remove(group)
+            groups.append(sorted([segment, *(member for group in near for member in group)]))
+        return [group for group in groups if len(group) > 1]
+
+    def _facts(self, segment: int) -> ReadFacts:
+        missing = self._working_set.missing(segment)
+        return ReadFacts(
+            is_whole=not len(missing) and not self._working_set.is_of_group(segment),
+            is_saved=not len(missing) or self._working_set.store.covers(segment, missing),
+            is_isolated=self._segments[segment].isolated,
+            was_crowded=segment in self.crowded,
+        )
+
+    def _clear(self, stay: Sequence[int]) -> None:
+        """Evict all but what always stays and these segments."""
+        began = time.perf_counter()
+        view = self._cache.view()
+        reads = tuple(Read(segment, 0) for segment in stay)
+        plan = plan_step(view, self._policy, reads)
+        if len(plan.keep) < len(view):
+            self._cache.leave_only(view, plan, reads, began, time.perf_counter() - began)
+
+    def _read_together(self, group: Sequence[int], choices: dict[int, Choice]) -> None:
+        began = time.perf_counter()
+        was_saved = self._working_set.bring_group(group)
+        seconds = time.perf_counter() - began
+        for segment in group:
+            reason = choices[segment].reason + ("; they were saved together" if was_saved else "")
+            self._emit(
+                Recalled(
+                    self._segments[segment].name,
+                    "together",
+                    reason,
+                    len(self._working_set.unit(segment)),
+                    seconds,
+                )
+            )
+
+    def _bring(self, wanted: Sequence[int], choices: dict[int, Choice]) -> None:
+        for segment in wanted:
+            if self._working_set.is_of_group(segment):
+                self._working_set.remove(segment)
+        missing = {segment: len(self._working_set.missing(segment)) for segment in wanted}
+        began = time.perf_counter()
+        lost = self._working_set.bring([segment for segment in wanted if missing[segment]])
+        seconds = time.perf_counter() - began
+        for segment in lost:
+            choices[segment] = Choice("recomputed", "what was saved is gone")
+        for segment, tokens in missing.items():
+            if tokens and segment not in lost:
+                reason = choices[segment].reason if segment in choices else "it is being answered"
+                choices[segment] = Choice("spliced", reason)
+                self._emit(Recalled(self._segments[segment].name, "spliced", reason, tokens, seconds))
+
+    def _timed(self, segment: int, choice: Choice, act: Callable[[], None]) -> None:
+        began = time.perf_counter()
+        act()
+        self._emit(
+            Recalled(
+                self._segments[segment].name,
+                choice.means,
+                choice.reason,
+                len(self._working_set.unit(segment)),
+                time.perf_counter() - began,
+            )
+        )

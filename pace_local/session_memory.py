@@ -1,0 +1,201 @@
+"""What a session remembers beyond its cache: saved segments, the working set of each step, near copies."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pace_local.config import SessionConfig
+from pace_local.errors import StorageError
+from pace_local.events import Event, Isolated, Recalled
+from pace_local.focus import Focus
+from pace_local.policies import Policy
+from pace_local.recall import Store, default_disk_bytes, default_host_bytes
+from pace_local.residents import NO_PIECE
+from pace_local.segments import Kind, Segment, SegmentTable
+from pace_local.session_cache import SessionCache
+from pace_local.working_set import WorkingSet
+
+if TYPE_CHECKING:
+    from pace_local.recall.mentions import MentionIndex
+
+ISOLATED_KINDS = ("file", "tool", "text")
+"""Kinds of text that a plan may read whether or not they were given a name."""
+
+
+MOST_MENTIONED = 3
+"""Segments that are brought back for one prompt because it mentions what they define."""
+
+
+class SessionMemory:
+    """Saves, recalls and isolates for one session.
+
+    Args:
+        cache: the session's.
+        segments: the session's.
+        config: the session's.
+        policy: the session's.
+        folder: where saved keys and values go on disk; None: a temporary folder.
+        text_of: a segment's text.
+        reread: reads the text of a segment again as a new turn.
+        emit: takes every event.
+    """
+
+    def __init__(
+        self,
+        cache: SessionCache,
+        segments: SegmentTable,
+        config: SessionConfig,
+        policy: Policy,
+        *,
+        folder: Path | None,
+        text_of: Callable[[Segment], str],
+        reread: Callable[[int], None],
+        emit: Callable[[Event], None],
+    ) -> None:
+        self.recalls = policy.recalls if config.recall is None else config.recall
+        self.focuses = policy.focuses
+        self.isolates = policy.focuses if config.isolate is None else config.isolate
+        self._cache = cache
+        self._segments = segments
+        self._emit = emit
+        self._config = config
+        self._uses: dict[int, int] = {}
+        self.store = self._open_store(folder)
+        self.working_set = WorkingSet(cache, segments, config, self.store, emit)
+        self.working_set.saves_leaving = self.recalls or self.isolates
+        self._text_of = text_of
+        self._names: MentionIndex | None = None
+        self._n_named = 0
+        self.focus = Focus(cache, segments, config, policy, self.working_set, reread, emit)
+
+    def _open_store(self, folder: Path | None) -> Store:
+        host, disk = self._config.host_bytes, self._config.disk_bytes
+        make = Store if folder is None else Store.open
+        return make(
+            folder=folder,  # type: ignore[arg-type]
+            host_bytes=default_host_bytes() if host is None else host,
+            disk_bytes=default_disk_bytes(folder) if disk is None else disk,
+            next_use=lambda segment: self._uses.get(segment, math.inf),
+        )
+
+    def move_to(self, folder: Path) -> None:
+        """Have all that is saved in a folder from now on; pieces that are there already are forgotten."""
+        old, new = self.store, self._open_store(folder)
+        for piece in old.pieces():
+            with contextlib.suppress(StorageError):  # lost meanwhile
+                new.put(piece.segment, piece.token_index, old.get(piece.id))
+        self._cache.map.piece[:] = NO_PIECE
+        self.store = self.working_set.store = new
+        old.close()
+
+    def restore(self, crowded: set[int], groups: Sequence[Sequence[int]], n_tokens: int) -> None:
+        """Know again what a session on disk knew."""
+        self.store.forget_from(n_tokens)
+        self.working_set.restore_groups(groups)
+        self.focus.restore(crowded)
+
+    def close(self) -> None:
+        """End what runs in the background. Safe to call twice."""
+        self.store.close()
+
+    def wants_isolation(self, kind: Kind, name: str | None, asked: bool | None) -> bool:
+        """Whether a text is to be read in isolation.
+
+        By default, under a policy that focuses, those are what a plan may read: files, tool results, texts,
+        and what the user gave a name. Not talk, which means what it does only where it was said.
+        """
+        if asked is not None:
+            return asked
+        return self.isolates and (kind in ISOLATED_KINDS or (kind == "user" and name is not None))
+
+    @contextmanager
+    def reading_alone(self, n_tokens: int) -> Iterator[Callable[[Segment], None]]:
+        """Within this, tokens are read seeing only the pinned prefix.
+
+        Args:
+            n_tokens: of the whole turn.
+
+        Yields:
+            What to call with the segment when its turn is complete.
+        """
+        saved: list[Segment] = []
+
+        def save(segment: Segment) -> None:
+            self._segments.set_isolated(segment.id, True)
+            self.working_set.save(self.working_set.resident_ranks(segment.id), segment.id)
+            saved.append(segment)
+
+        with self.working_set.alone(n_tokens) as aside:
+            yield save
+        for segment in saved:
+            self._emit(Isolated(segment.name, len(segment), aside.residents, aside.seconds))
+
+    def plan_changed(self, uses: dict[int, int]) -> None:
+        """Which segments will be read now, and in how many steps: what is needed last is dropped first."""
+        self._uses = uses
+        self.store.prefetch(segment for segment, step in uses.items() if step <= 1)
+
+    def bring(self, segments: Sequence[int], reason: str) -> list[int]:
+        """Bring back what is missing of some segments; returns those that were not saved."""
+        wanted = {segment: len(self.working_set.missing(segment)) for segment in segments}
+        wanted = {segment: tokens for segment, tokens in wanted.items() if tokens}
+        if not wanted:
+            return []
+        began = time.perf_counter()
+        lost = self.working_set.bring(list(wanted))
+        seconds = time.perf_counter() - began
+        for segment, tokens in wanted.items():
+            if segment not in lost and not len(self.working_set.missing(segment)):
+                self._emit(Recalled(self._segments[segment].name, "spliced", reason, tokens, seconds))
+        return lost
+
+    def recompute(self, segment: int, reason: str) -> None:
+        """Compute keys and values of a segment again, in isolation."""
+        began = time.perf_counter()
+        self.working_set.recompute(segment)
+        tokens = len(self.working_set.unit(segment))
+        seconds = time.perf_counter() - began
+        self._emit(Recalled(self._segments[segment].name, "recomputed", reason, tokens, seconds))
+
+    def mentioned(self, text: str) -> list[int]:
+        """Segments that are not resident and alone define a name that a text mentions, best first, a few."""
+        if not self.recalls:
+            return []
+        whole = self.working_set.whole()
+        if len(whole) == len(self._segments):
+            return []
+        if self._names is None:
+            from pace_local.recall.mentions import MentionIndex  # brings grammars: not before they are needed
+
+            self._names = MentionIndex()
+        for segment in self._segments.from_id(self._n_named):
+            if segment.kind not in ("framing", "system"):
+                self._names.add(segment.id, self._text_of(segment), segment.name)
+        self._n_named = len(self._segments)
+        return self._names.candidates(text, _Evicted(whole))[:MOST_MENTIONED]
+
+    def forget_from(self, n_tokens: int, n_segments: int) -> None:
+        """Tokens and segments from here on were withdrawn."""
+        self.store.forget_from(n_tokens)
+        self.focus.forget_from(n_segments)
+        self.working_set.forget_from(n_segments)
+        self._n_named = min(self._n_named, n_segments)
+        if self._names is not None:
+            self._names.remove_from(n_segments)
+
+
+class _Evicted:
+    """The segments that are not resident as a whole."""
+
+    def __init__(self, resident: set[int]) -> None:
+        self._resident = resident
+
+    def __contains__(self, segment: object) -> bool:
+        """Whether a segment has content that is not resident."""
+        return segment not in self._resident

@@ -1,0 +1,418 @@
+"""What is resident for the step at hand: saves what leaves, brings back what is read, reads in isolation.
+
+A *unit* is a segment with the role markers of its turn: they are saved and brought back together. What comes
+back takes its place in the order of token indices, and residents are renumbered compactly around it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pace_local._native import Block
+from pace_local.config import SessionConfig
+from pace_local.errors import NativeError, StorageError
+from pace_local.events import Event, Isolated, ReadsOverBudget
+from pace_local.recall import Piece, Store
+from pace_local.residents import NO_PIECE, Rows
+from pace_local.segments import Segment, SegmentTable
+from pace_local.session_cache import SessionCache
+
+TokenIndex = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows of one saved piece that are to be loaded."""
+
+    piece: int
+    token_index: TokenIndex
+    rows: npt.NDArray[np.uint32]
+    block: Block
+
+
+class WorkingSet:
+    """Moves units between the cache and a store.
+
+    Args:
+        cache: the session's.
+        segments: the session's.
+        config: for the budget.
+        store: where saved keys and values go.
+        emit: takes every event.
+    """
+
+    def __init__(
+        self,
+        cache: SessionCache,
+        segments: SegmentTable,
+        config: SessionConfig,
+        store: Store,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._cache = cache
+        self._segments = segments
+        self._config = config
+        self._emit = emit
+        self.store = store
+        self._groups: dict[tuple[int, ...], int] = {}
+        self._group_pieces: set[int] = set()
+        self.kept: set[int] | None = None
+        """Ids of pieces that the disk keeps for a session that lies there; None: the session does not."""
+        self.saves_leaving = True
+        """Whether what is evicted is saved first."""
+        cache.before_leaving.append(self._save_leaving)
+
+    # Units
+
+    def unit(self, segment_id: int) -> TokenIndex:
+        """Token indices of a segment and the role markers of its turn."""
+        segment = self._segments[segment_id]
+        parts = [
+            part for part in self._segments.of_turn(segment) if part.kind == "framing" or part is segment
+        ]
+        return np.concatenate([np.arange(part.start, part.end, dtype=np.int64) for part in parts])
+
+    def missing(self, segment_id: int) -> TokenIndex:
+        """Token indices of a unit that are not resident."""
+        return np.setdiff1d(self.unit(segment_id), self._cache.map.token_index, assume_unique=True)
+
+    def whole(self) -> set[int]:
+        """Segments of which every token is resident."""
+        ids, counts = np.unique(self._cache.map.segment, return_counts=True)
+        return {int(i) for i, n in zip(ids, counts, strict=True) if n == len(self._segments[int(i)])}
+
+    def _owner(self, turn_segment: Segment) -> int:
+        """The segment of a turn that its role markers are saved with: the first that has content."""
+        for part in self._segments.of_turn(turn_segment):
+            if part.kind != "framing":
+                return part.id
+        return turn_segment.id
+
+    def resident_ranks(self, segment_id: int) -> npt.NDArray[np.int64]:
+        """Ranks of what is resident of a unit."""
+        return np.flatnonzero(np.isin(self._cache.map.token_index, self.unit(segment_id)))
+
+    # Saving
+
+    def save(self, ranks: npt.NDArray[np.int64], owner: int) -> Piece:
+        """Save residents as one piece of a segment."""
+        residents = self._cache.map
+        block = self._cache.native.save(ranks.astype(np.uint32), len(residents), self._cache.engine.identity)
+        piece = self.store.put(owner, residents.token_index[ranks], block, keep=self.kept is not None)
+        if self.kept is not None:
+            self.kept.add(piece.id)
+        if piece.where != "gone":
+            residents.piece[ranks] = piece.id
+        return piece
+
+    def _save_leaving(self, leaving: npt.NDArray[np.int64]) -> None:
+        """Save every unit that is whole now and is about to lose tokens, unless it is saved already."""
+        if not self.saves_leaving:
+            return
+        residents = self._cache.map
+        unsaved = leaving[~self._is_saved(leaving)]
+        owners = {
+            self._owner(segment) if segment.kind == "framing" else segment.id
+            for segment in (self._segments[int(i)] for i in np.unique(residents.segment[unsaved]))
+        }
+        for owner in sorted(owners):
+            ranks = self.resident_ranks(owner)
+            ranks = ranks[~self._is_saved(ranks)]
+            is_whole = np.count_nonzero(residents.segment == owner) == len(self._segments[owner])
+            if len(ranks) and (is_whole or self._config.save_parts or len(self.store.pieces_of(owner))):
+                with suppress(NativeError, MemoryError):  # then its text is left
+                    self.save(ranks, owner)
+
+    def _is_saved(self, ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Whether residents are in a piece that the store still has, shape [n]."""
+        pieces = self._cache.map.piece[ranks]
+        lost = [piece for piece in np.unique(pieces).tolist() if piece == NO_PIECE or not self._has(piece)]
+        return ~np.isin(pieces, lost)
+
+    def _has(self, piece: int) -> bool:
+        try:
+            self.store.piece(piece)
+        except StorageError:
+            return False
+        return True
+
+    def unsaved(self) -> list[tuple[int, npt.NDArray[np.int64]]]:
+        """Residents that no piece holds, as the segment to save them with and their ranks."""
+        residents = self._cache.map
+        ranks = np.arange(len(residents))
+        ranks = ranks[~self._is_saved(ranks)]
+        by_owner: dict[int, list[npt.NDArray[np.int64]]] = {}
+        for segment_id in np.unique(residents.segment[ranks]).tolist():
+            segment = self._segments[segment_id]
+            owner = self._owner(segment) if segment.kind == "framing" else segment_id
+            by_owner.setdefault(owner, []).append(ranks[residents.segment[ranks] == segment_id])
+        return [(owner, np.sort(np.concatenate(parts))) for owner, parts in by_owner.items()]
+
+    def groups(self) -> list[list[int]]:
+        """Segments that were saved as read together: the id that they are saved under, then theirs."""
+        return [[owner, *group] for group, owner in self._groups.items() if self.store.pieces_of(owner)]
+
+    def restore_groups(self, groups: Sequence[Sequence[int]]) -> None:
+        """Know again what :meth:`groups` said."""
+        self._groups = {tuple(group): owner for owner, *group in groups}
+        for owner in self._groups.values():
+            self._group_pieces |= {piece.id for piece in self.store.pieces_of(owner)}
+
+    # Bringing back
+
+    def bring(self, wanted: Sequence[int]) -> list[int]:
+        """Load what is missing of some segments, in this order while there is room.
+
+        Returns:
+            Those that are still not resident as a whole, because they were not saved or not all of them is
+            left. What does not fit is told as :class:`~pace_local.events.ReadsOverBudget`.
+        """
+        lost, parts = [], []
+        fitting = self.fitting(wanted)
+        self._make_room(sum(len(self.missing(segment)) for segment in fitting))
+        for segment in wanted:
+            if segment not in fitting:
+                self.tell_over_budget(segment)
+                continue
+            found = self._locate(segment, self.missing(segment))
+            if found is None:
+                lost.append(segment)
+            else:
+                parts += found
+        self._load(parts)
+        return lost
+
+    def fitting(self, wanted: Sequence[int]) -> list[int]:
+        """Which of some segments can be resident together beside what always is, in this order."""
+        left = self._room()
+        result = []
+        for segment in wanted:
+            size = len(self.unit(segment))
+            if size <= left:
+                result.append(segment)
+                left -= size
+        return result
+
+    def tell_over_budget(self, segment: int) -> None:
+        """Say that a read does not fit, unless that was said."""
+        unit, resident = len(self.unit(segment)), len(self.resident_ranks(segment))
+        if (segment, 0, resident) not in self._cache.told:
+            self._cache.told.add((segment, 0, resident))
+            self._emit(ReadsOverBudget(0, self._segments[segment].name, resident, unit))
+
+    def _room(self) -> int:
+        """Tokens that can be resident beside what always is, with room for the newest."""
+        return self._config.soft_budget - self._config.recent_tokens - self._fixed()
+
+    def _fixed(self) -> int:
+        """Residents that no eviction takes: sinks, and pinned segments with their role markers."""
+        residents = self._cache.map
+        pinned = list(self._segments.pinned)
+        turns = [self._segments[segment].turn for segment in pinned]
+        stays = np.isin(residents.segment, pinned) | (residents.framing & np.isin(residents.turn, turns))
+        return int(np.count_nonzero(stays | (residents.token_index < self._cache.sinks)))
+
+    def _make_room(self, needed: int) -> None:
+        """Evict by policy until so many tokens fit beside the residents.
+
+        Raises:
+            ContextFullError: if the policy evicts nothing.
+        """
+        if needed and len(self._cache.map) + needed > self._config.budget:
+            self._cache.require_evictions()
+            self._cache.evict(self._config.budget - needed)
+
+    def _locate(self, owner: int, missing: TokenIndex) -> list[_Part] | None:
+        """Pieces that hold all of these tokens, newest first; None if there are none."""
+        parts, left = [], missing
+        for piece in reversed(self.store.pieces_of(owner)):
+            found = np.isin(left, piece.token_index, assume_unique=True)
+            if not found.any():
+                continue
+            block = self._fetch(piece)
+            if block is None:
+                continue
+            rows = np.searchsorted(piece.token_index, left[found]).astype(np.uint32)
+            parts.append(_Part(piece.id, left[found], rows, block))
+            left = left[~found]
+        return None if len(left) else parts
+
+    def _fetch(self, piece: Piece) -> Block | None:
+        """The block of a piece if it is right in every way."""
+        try:
+            block = self.store.get(piece.id)
+            held = self._cache.native.read_block(block, self._cache.engine.identity)
+        except (StorageError, NativeError):
+            return None
+        tokens = np.frombuffer(self._cache.tokens, dtype=np.int32)[piece.token_index]
+        return block if np.array_equal(held["token"][: len(tokens)], tokens) else None
+
+    def _load(self, parts: Sequence[_Part]) -> None:
+        """Open gaps in the order of token indices, compactly, and fill them."""
+        if not parts:
+            return
+        residents = self._cache.map
+        incoming = np.concatenate([part.token_index for part in parts])
+        order = np.union1d(residents.token_index, incoming)
+        self._cache.renumber(np.searchsorted(order, residents.token_index).astype(np.int32))
+        for part in parts:
+            positions = np.searchsorted(order, part.token_index).astype(np.int32)
+            rows = self._cache.rows_of(part.token_index, part.piece)
+            self._cache.load(part.block, part.rows, rows, positions)
+
+    def _place(self, positions: npt.NDArray[np.int32]) -> None:
+        n = len(self._cache.map)
+        self._cache.move(np.arange(n, dtype=np.uint32), positions)
+
+    # Isolation
+
+    def prefix(self) -> int:
+        """Length of what every isolated text sees: the pinned turns at the start of the session, or sinks."""
+        end = 0
+        for segment in self._segments:
+            if segment.kind == "framing":
+                continue
+            if not segment.pinned:
+                break
+            end = self._segments.of_turn(segment)[-1].end
+        return end or min(self._cache.sinks, len(self._cache.tokens))
+
+    def fits_alone(self, n_tokens: int) -> bool:
+        """Whether a text of so many tokens, role markers included, can be read in isolation."""
+        return n_tokens <= self._room()
+
+    @contextmanager
+    def alone(self, n_tokens: int) -> Iterator[_Aside]:
+        """Set all residents but the pinned prefix aside while something is read, then bring them back.
+
+        What is read inside comes at the positions and cells right behind the prefix, whatever else was
+        resident, so that its keys and values are the same bits each time.
+
+        Args:
+            n_tokens: that will be read; room is made for them first.
+        """
+        began = time.perf_counter()
+        self._make_room(n_tokens)
+        residents, native = self._cache.map, self._cache.native
+        prefix = residents.rank_of_index(self.prefix())
+        ranks = np.arange(prefix, len(residents))
+        block = None
+        aside = residents.rows(ranks)
+        positions = residents.position[ranks].copy()
+        if len(ranks):
+            block = native.save(ranks.astype(np.uint32), len(residents), self._cache.engine.identity)
+            native.retain(np.arange(prefix, dtype=np.uint32), len(residents))
+            residents.truncate(prefix)
+        result = _Aside(len(ranks), time.perf_counter() - began)
+        self._cache.is_alone = True
+        try:
+            yield result
+        finally:
+            self._cache.is_alone = False
+            began = time.perf_counter()
+            if block is not None:
+                self._reunite(block, aside, positions, prefix)
+            result.seconds += time.perf_counter() - began
+
+    def _reunite(self, block: Block, aside: Rows, positions: npt.NDArray[np.int32], prefix: int) -> None:
+        """Bring back what was set aside; what was read meanwhile takes its place in the order of indices."""
+        residents = self._cache.map
+        fresh = residents.token_index[prefix:]
+        behind = len(fresh) == 0 or fresh[0] > aside.token_index[-1]
+        first = int(positions[-1]) + 1
+        if behind and (not self._cache.bounds_positions or first + len(fresh) <= self._config.position_cap):
+            own = np.arange(first, first + len(fresh), dtype=np.int32)
+        else:
+            order = np.union1d(fresh, aside.token_index)
+            positions = (prefix + np.searchsorted(order, aside.token_index)).astype(np.int32)
+            own = (prefix + np.searchsorted(order, fresh)).astype(np.int32)
+        try:
+            self._place(np.concatenate([np.arange(prefix, dtype=np.int32), own]))
+            self._cache.load(block, None, aside, positions)
+        except NativeError as error:
+            residents.insert(aside, positions)
+            self._cache.rebuild(str(error))
+
+    def recompute(self, segment: int) -> None:
+        """Compute keys and values of a segment again, in isolation; they replace what was saved."""
+        self.store.drop(segment)
+        self._read_again([segment])
+        self.save(self.resident_ranks(segment), segment)
+        self._segments.set_isolated(segment, True)
+
+    def bring_group(self, group: Sequence[int]) -> bool:
+        """Make segments resident as if they had been read one after the other, in isolation from all else.
+
+        Returns:
+            Whether they had been saved so.
+        """
+        owner = self._group_owner(group)
+        residents = self._cache.map
+        units = np.concatenate([self.unit(segment) for segment in sorted(group)])
+        ranks = np.flatnonzero(np.isin(residents.token_index, units))
+        own = {piece.id for piece in self.store.pieces_of(owner)}
+        strange = ranks[[int(piece) not in own for piece in residents.piece[ranks]]] if len(ranks) else ranks
+        self._cache.drop(strange)
+        missing = np.setdiff1d(units, residents.token_index, assume_unique=True)
+        found = self._locate(owner, missing)
+        if found is not None:
+            self._make_room(len(missing))
+            self._load(found)
+            return True
+        self._read_again(group)
+        self.store.drop(owner)
+        piece = self.save(np.flatnonzero(np.isin(residents.token_index, units)), owner)
+        self._group_pieces.add(piece.id)
+        return False
+
+    def forget_from(self, n_segments: int) -> None:
+        """Segments from this id on are no more, nor is what was read together with them."""
+        self._groups = {group: owner for group, owner in self._groups.items() if group[-1] < n_segments}
+
+    def is_of_group(self, segment: int) -> bool:
+        """Whether what is resident of a segment was read together with others."""
+        pieces = np.unique(self._cache.map.piece[self.resident_ranks(segment)])
+        return any(int(piece) in self._group_pieces for piece in pieces)
+
+    def remove(self, segment: int) -> None:
+        """Take a unit out of the cache."""
+        self._cache.drop(self.resident_ranks(segment))
+
+    def _group_owner(self, group: Sequence[int]) -> int:
+        """Groups are saved under ids of their own, below those of segments."""
+        return self._groups.setdefault(tuple(sorted(group)), self._new_owner())
+
+    def _new_owner(self) -> int:
+        return min(self._groups.values(), default=0) - 1
+
+    def _read_again(self, segments: Sequence[int]) -> None:
+        """Compute keys and values of some segments again, in isolation, in the order of their tokens.
+
+        Several see each other, as if they had been read one after the other with nothing else between.
+        """
+        residents = self._cache.map
+        units = [self.unit(segment) for segment in sorted(segments)]
+        self._cache.drop(np.flatnonzero(np.isin(residents.token_index, np.concatenate(units))))
+        with self.alone(sum(map(len, units))) as aside:
+            for unit in units:
+                self._cache.decode_again(unit)
+        for segment in segments:
+            self._emit(
+                Isolated(
+                    self._segments[segment].name, len(self.unit(segment)), aside.residents, aside.seconds
+                )
+            )
+
+
+@dataclass
+class _Aside:
+    """What a reading in isolation set aside."""
+
+    residents: int
+    seconds: float
