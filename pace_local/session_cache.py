@@ -190,7 +190,7 @@ class SessionCache:
             self.decode_again(index)
         else:
             self.map.insert(self.rows_of(index), places)
-            self.rebuild("what was saved of some residents is gone")
+            self.rebuild(None)
 
     def marks(self, start: int, end: int) -> npt.NDArray[np.bool_]:
         """Which tokens from one index to another are part of a name or constant, shape [end - start]."""
@@ -210,6 +210,19 @@ class SessionCache:
         """Know again what :meth:`attention_state` said of the same residents."""
         self.native.write_attention(total)
         self.map.prompt_mass[:] = prompt
+
+    def add_attention(
+        self,
+        token_index: npt.NDArray[np.int64],
+        total: npt.NDArray[np.float64],
+        prompt: npt.NDArray[np.float64],
+    ) -> None:
+        """Give residents back what they had received before they were set aside, shape [n] each."""
+        ranks = np.searchsorted(self.map.token_index, token_index)
+        now = self.native.attention("total")
+        now[ranks] = total
+        self.native.write_attention(now)
+        self.map.prompt_mass[ranks] = prompt
 
     @property
     def is_observing(self) -> bool:
@@ -443,8 +456,12 @@ class SessionCache:
         """
         self.move(np.arange(len(self.map), dtype=np.uint32), self.map.position.copy())
 
-    def rebuild(self, reason: str) -> None:
-        """Decode the residents again, compactly, after a device lost the cache."""
+    def rebuild(self, reason: str | None) -> None:
+        """Decode the residents again, compactly.
+
+        Args:
+            reason: what has happened, for the event; None: whoever calls tells it.
+        """
         self.engine.remove_from(0)
         tokens = np.frombuffer(self.tokens, dtype=np.int32)[self.map.token_index]
         self.map.renumber()
@@ -466,7 +483,8 @@ class SessionCache:
                 first += self.engine.n_batch
         if cancelled:
             self.engine.cancel()
-        self._emit(Rebuilt(n, reason))
+        if reason is not None:
+            self._emit(Rebuilt(n, reason))
 
     def check(self) -> None:
         """Compare the map with the native cache and check every invariant.

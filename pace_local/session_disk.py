@@ -250,6 +250,8 @@ def restore(session: Session, state: SessionState) -> int:
         How many residents had to be computed again, because what was saved of them is gone.
     """
     cache, memory = session._cache, session._memory
+    if not state.n_records:  # killed before its first turn was over
+        return 0
     extra = state.policy_state
     cache.tokens.extend(state.tokens)
     session.segments.take_over(

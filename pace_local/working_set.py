@@ -61,7 +61,8 @@ class WorkingSet:
         self._emit = emit
         self.store = store
         self._groups: dict[tuple[int, ...], int] = {}
-        self._group_pieces: set[int] = set()
+        self._group_of_piece: dict[int, int] = {}
+        """Piece -> the id that its group is saved under."""
         self.kept: set[int] | None = None
         """Ids of pieces that the disk keeps for a session that lies there; None: the session does not."""
         self.saves_leaving = True
@@ -116,18 +117,27 @@ class WorkingSet:
         if not self.saves_leaving:
             return
         residents = self._cache.map
-        unsaved = leaving[~self._is_saved(leaving)]
-        owners = {
-            self._owner(segment) if segment.kind == "framing" else segment.id
-            for segment in (self._segments[int(i)] for i in np.unique(residents.segment[unsaved]))
-        }
-        for owner in sorted(owners):
+        for owner in self._owners(leaving[~self._is_saved(leaving)]):
+            if owner < 0:  # of what was read together: it can be again
+                continue
             ranks = self.resident_ranks(owner)
             ranks = ranks[~self._is_saved(ranks)]
             is_whole = np.count_nonzero(residents.segment == owner) == len(self._segments[owner])
             if len(ranks) and (is_whole or self._config.save_parts or len(self.store.pieces_of(owner))):
                 with suppress(NativeError, MemoryError):  # then its text is left
                     self.save(ranks, owner)
+
+    def _owners(self, ranks: npt.NDArray[np.int64]) -> dict[int, npt.NDArray[np.int64]]:
+        """Residents by the segment, or the group, that they are saved with."""
+        residents = self._cache.map
+        owners = np.array(
+            [self._group_of_piece.get(piece, 0) for piece in residents.piece[ranks].tolist()], dtype=np.int64
+        )
+        for segment_id in np.unique(residents.segment[ranks[owners == 0]]).tolist():
+            segment = self._segments[segment_id]
+            owner = self._owner(segment) if segment.kind == "framing" else segment_id
+            owners[(owners == 0) & (residents.segment[ranks] == segment_id)] = owner
+        return {int(owner): ranks[owners == owner] for owner in np.unique(owners)}
 
     def _is_saved(self, ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Whether residents are in a piece that the store still has, shape [n]."""
@@ -144,15 +154,8 @@ class WorkingSet:
 
     def unsaved(self) -> list[tuple[int, npt.NDArray[np.int64]]]:
         """Residents that no piece holds, as the segment to save them with and their ranks."""
-        residents = self._cache.map
-        ranks = np.arange(len(residents))
-        ranks = ranks[~self._is_saved(ranks)]
-        by_owner: dict[int, list[npt.NDArray[np.int64]]] = {}
-        for segment_id in np.unique(residents.segment[ranks]).tolist():
-            segment = self._segments[segment_id]
-            owner = self._owner(segment) if segment.kind == "framing" else segment_id
-            by_owner.setdefault(owner, []).append(ranks[residents.segment[ranks] == segment_id])
-        return [(owner, np.sort(np.concatenate(parts))) for owner, parts in by_owner.items()]
+        ranks = np.arange(len(self._cache.map))
+        return list(self._owners(ranks[~self._is_saved(ranks)]).items())
 
     def groups(self) -> list[list[int]]:
         """Segments that were saved as read together: the id that they are saved under, then theirs."""
@@ -162,7 +165,7 @@ class WorkingSet:
         """Know again what :meth:`groups` said."""
         self._groups = {tuple(group): owner for owner, *group in groups}
         for owner in self._groups.values():
-            self._group_pieces |= {piece.id for piece in self.store.pieces_of(owner)}
+            self._group_of_piece.update((piece.id, owner) for piece in self.store.pieces_of(owner))
 
     # Bringing back
 
@@ -305,6 +308,7 @@ class WorkingSet:
         block = None
         aside = residents.rows(ranks)
         positions = residents.position[ranks].copy()
+        attention = self._cache.attention_state()
         if len(ranks):
             block = native.save(ranks.astype(np.uint32), len(residents), self._cache.engine.identity)
             native.retain(np.arange(prefix, dtype=np.uint32), len(residents))
@@ -318,6 +322,8 @@ class WorkingSet:
             began = time.perf_counter()
             if block is not None:
                 self._reunite(block, aside, positions, prefix)
+                if attention is not None:
+                    self._cache.add_attention(aside.token_index, *(part[ranks] for part in attention))
             result.seconds += time.perf_counter() - began
 
     def _reunite(self, block: Block, aside: Rows, positions: npt.NDArray[np.int32], prefix: int) -> None:
@@ -368,7 +374,7 @@ class WorkingSet:
         self._read_again(group)
         self.store.drop(owner)
         piece = self.save(np.flatnonzero(np.isin(residents.token_index, units)), owner)
-        self._group_pieces.add(piece.id)
+        self._group_of_piece[piece.id] = owner
         return False
 
     def forget_from(self, n_segments: int) -> None:
@@ -378,7 +384,7 @@ class WorkingSet:
     def is_of_group(self, segment: int) -> bool:
         """Whether what is resident of a segment was read together with others."""
         pieces = np.unique(self._cache.map.piece[self.resident_ranks(segment)])
-        return any(int(piece) in self._group_pieces for piece in pieces)
+        return any(int(piece) in self._group_of_piece for piece in pieces)
 
     def remove(self, segment: int) -> None:
         """Take a unit out of the cache."""

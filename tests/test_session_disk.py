@@ -1,0 +1,299 @@
+"""Sessions that lie on disk: what comes back is what was there, bit for bit, and nothing is decoded for it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from session_pair import QUICK, TALKER, tiny_session
+
+from pace_local import Model, Plan, Session, Step, events
+from pace_local.engine import Engine
+from pace_local.errors import ConfigError, FileError, StorageError
+from pace_local.policies import POLICIES
+from pace_local.sessions import SessionInUseError, kv_folder, log_path, state_of
+from pace_local.testing import TinySpec
+
+TEXT = "return the self and other "
+WINDOWED = {"attention", "snapkv"}
+"""Policies that look at the last steps of attention one by one, which start anew."""
+
+
+@pytest.fixture(scope="module")
+def model(load_tiny: Callable[[TinySpec], Model]) -> Model:
+    return load_tiny(TALKER)
+
+
+def answer(session: Session, prompt: str, tokens: int = 8) -> str:
+    return "".join(event.text for event in session.generate(prompt, max_tokens=tokens))
+
+
+def begin(model: Model, folder: Path, **settings: Any) -> Session:
+    session = tiny_session(model, folder=folder, **settings)
+    session.append("be brief", kind="system")
+    for number in range(3):
+        session.append(f"the RATE is {number}3", name=f"spec:{number}")
+    session.plan = Plan([Step("x", reads=["spec:1"]), Step("y", reads=["spec:0"])])
+    answer(session, TEXT)
+    return session
+
+
+def go_on(session: Session) -> tuple[list[str], bytes, list[int], list[int], list[int]]:
+    said = []
+    for number in range(3):
+        said.append(answer(session, f"{TEXT}{number}"))
+        session.plan = Plan([Step("x", reads=[f"spec:{number}"])])
+        session.append(f"{number} x y z" * 4)
+    residents = session.residents
+    return (
+        said, session.engine.logits().tobytes(), residents.position.tolist(),
+        residents.token_index.tolist(), list(session.tokens),
+    )  # fmt: skip
+
+
+def copy_of(session: Session, folder: Path) -> Path:
+    """The folder as a process that is killed now would leave it, but for what is still being written."""
+    shutil.copytree(session.save(), folder)
+    (folder / "lock").unlink()
+    return folder
+
+
+def rows(session: Session) -> list[bytes]:
+    cache = session.engine.cache
+    assert cache is not None
+    layers = range(session.engine.capabilities.n_layers)
+    return [cache.read_rows(kind, layer).tobytes() for kind in ("key", "value") for layer in layers]
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES.keys() - {"merge"} - WINDOWED))
+def test_an_opened_session_goes_on_as_the_first_would(model: Model, tmp_path: Path, policy: str) -> None:
+    settings = {"budget": 400, "position_cap": 1000} if policy == "none" else {}
+    with begin(model, tmp_path / "first", policy=policy, **settings) as first:
+        copy_of(first, tmp_path / "second")
+        before, residents = rows(first), first.residents.token_index.tolist()
+        with Session.open(model, tmp_path / "second") as second:
+            assert second.residents.token_index.tolist() == residents
+            assert rows(second) == before
+            assert second.plan == first.plan
+            assert [*second.segments] == [*first.segments]
+            assert second.stats.evicted_in_session == first.stats.evicted_in_session
+            second.check()
+            assert go_on(second) == go_on(first)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"key_type": "q8_0", "value_type": "q8_0"},
+        {"key_type": "f32", "value_type": "f32"},
+        {"flash_attn": False},
+        {"observe": True},
+        {"policy": "pace_hybrid", "policy_options": {"alpha": 2.0}},
+    ],
+    ids=str,
+)
+def test_whatever_the_cache_is_like(
+    load_tiny: Callable[[TinySpec], Model], tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    model = load_tiny(replace(QUICK, head_dim=64, speech="text"))
+    with begin(model, tmp_path / "first", **settings) as first:
+        copy_of(first, tmp_path / "second")
+        with Session.open(model, tmp_path / "second") as second:
+            assert second.config == first.config
+            assert go_on(second) == go_on(first)
+
+
+def test_opening_decodes_nothing(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(model, tmp_path / "it").close()
+    decoded: list[int] = []
+    decode = Engine.decode
+
+    def counting(engine: Engine, tokens: Any, position: int) -> None:
+        decoded.append(len(tokens))
+        decode(engine, tokens, position)
+
+    monkeypatch.setattr(Engine, "decode", counting)
+    heard: list[events.Event] = []
+    with Session.open(model, tmp_path / "it", listener=heard.append) as session:
+        assert session.n_residents > 50
+        assert not decoded
+        assert not heard
+        answer(session, "go on", 2)
+    assert decoded
+
+
+def test_what_was_evicted_can_be_recalled_after_opening(model: Model, tmp_path: Path) -> None:
+    with begin(model, tmp_path / "it", policy="pace") as session:
+        session.plan = Plan()
+        for _ in range(5):
+            session.append(TEXT * 2)
+        gone = session.segments.named("spec:2")
+        assert not np.any(session.residents.segment == gone.id)
+    heard: list[events.Event] = []
+    with Session.open(model, tmp_path / "it", listener=heard.append) as session:
+        session.recall("spec:2")
+        assert np.count_nonzero(session.residents.segment == gone.id) == len(gone)
+    (recalled,) = [event for event in heard if isinstance(event, events.Recalled)]
+    assert recalled.means == "spliced"
+
+
+def test_saving_later_and_pins_and_undo(model: Model, tmp_path: Path) -> None:
+    with tiny_session(model) as session:
+        session.append("be brief", kind="system")
+        session.append("the RATE is 53", name="spec")
+        with pytest.raises(ConfigError, match="not kept on disk yet"):
+            session.save()
+        folder = session.save(tmp_path / "it")
+        assert folder == tmp_path / "it"
+        assert state_of(folder).tokens == session.tokens
+        with pytest.raises(ConfigError, match="kept in .* already"):
+            session.save(tmp_path / "other")
+        checkpoint = session.checkpoint()
+        session.pin("spec")
+        answer(session, TEXT * 2)
+        assert state_of(folder).tokens == session.tokens
+        assert [stored.segment.name for stored in state_of(folder).pinned][-1] == "spec"
+        session.restore(checkpoint)
+        assert state_of(folder).tokens == session.tokens
+        assert "spec" not in [stored.segment.name for stored in state_of(folder).pinned]
+        kept, residents = list(session.segments), session.residents.token_index.tolist()
+    with Session.open(model, tmp_path / "it") as session:
+        assert list(session.segments) == kept
+        assert session.residents.token_index.tolist() == residents
+
+
+def test_a_turn_that_fails_is_not_there(model: Model, tmp_path: Path) -> None:
+    with begin(model, tmp_path / "it") as session:
+        tokens = list(session.tokens)
+
+        def cancel(event: events.Event) -> None:
+            if isinstance(event, events.Progress) and event.done > 32:
+                session.cancel()
+
+        session._listener = cancel
+        with pytest.raises(Exception, match="cancelled"):
+            session.append(TEXT * 20)
+        session._listener = None
+        assert list(session.tokens) == tokens
+        residents = session.residents.token_index.tolist()
+    with Session.open(model, tmp_path / "it") as session:
+        assert list(session.tokens) == tokens
+        assert session.residents.token_index.tolist() == residents
+        session.check()
+
+
+def test_one_process_at_a_time(model: Model, tmp_path: Path) -> None:
+    with begin(model, tmp_path / "it"):
+        script = f"""
+            from pace_local.sessions import SessionInUseError, StoredSession
+            try:
+                StoredSession.open(__import__("pathlib").Path({str(tmp_path / "it")!r}))
+            except SessionInUseError as error:
+                print(error)
+        """
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60
+        )
+        assert "is in use" in done.stdout, done.stderr
+        with pytest.raises(SessionInUseError):
+            Session.open(model, tmp_path / "it")
+    Session.open(model, tmp_path / "it").close()
+
+
+def test_what_cannot_be_kept_or_opened(model: Model, tmp_path: Path, load_tiny: Any) -> None:
+    with pytest.raises(FileError, match="no session"):
+        Session.open(model, tmp_path / "none")
+    begin(model, tmp_path / "it").close()
+    with pytest.raises(FileError):
+        tiny_session(model, folder=tmp_path / "it")
+    with pytest.raises(ConfigError, match="merges what it evicts"):
+        tiny_session(model, policy="merge", folder=tmp_path / "merged")
+    with pytest.raises(ConfigError, match="disk bytes is 0"):
+        tiny_session(model, disk_bytes=0, folder=tmp_path / "nowhere")
+    other = load_tiny(replace(TALKER, n_ff=32))
+    with pytest.raises(ConfigError, match="another file than"):
+        Session.open(other, tmp_path / "it")
+    Session.open(model, tmp_path / "it").close()  # all that was refused has let go of it
+
+
+def spoil(piece: Path) -> None:
+    content = bytearray(piece.read_bytes())
+    content[-100] ^= 1
+    piece.write_bytes(content)
+
+
+@pytest.mark.parametrize("policy", ["pace", "pace_focus"])
+@pytest.mark.parametrize("damage", [spoil, Path.unlink], ids=["broken", "missing"])
+def test_lost_keys_and_values_are_computed_again(
+    model: Model, tmp_path: Path, damage: Callable[[Path], Any], policy: str
+) -> None:
+    """Also those of isolated segments, which are read in isolation again."""
+    with begin(model, tmp_path / "it", policy=policy) as session:
+        tokens, residents = list(session.tokens), session.residents.token_index.tolist()
+        said = answer(session, "what now") if policy == "pace" else None
+        session.save()
+        tokens, residents = list(session.tokens), session.residents.token_index.tolist()
+    pieces = sorted(kv_folder(tmp_path / "it").glob("piece-*"))
+    assert len(pieces) > 2
+    for piece in pieces[1::2]:
+        damage(piece)
+    heard: list[events.Event] = []
+    with Session.open(model, tmp_path / "it", listener=heard.append) as session:
+        assert list(session.tokens) == tokens
+        assert session.residents.token_index.tolist() == residents
+        session.check()
+        assert said is None or answer(session, "what now") is not None
+    assert any(isinstance(event, events.Rebuilt) for event in heard)
+
+
+def test_pieces_of_another_build_are_computed_again(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(model, tmp_path / "it").close()
+    monkeypatch.setattr("pace_local.engine._build_digest", lambda: b"\1" * 32)
+    heard: list[events.Event] = []
+    with Session.open(model, tmp_path / "it", listener=heard.append) as session:
+        (rebuilt,) = [event for event in heard if isinstance(event, events.Rebuilt)]
+        assert rebuilt.residents == session.n_residents
+        session.check()
+        answer(session, "go on")
+
+
+def test_a_disk_that_fails_is_said(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the session goes on once it works again."""
+    with begin(model, tmp_path / "it") as session:
+        disk = session._disk
+        assert disk is not None
+        append = disk.stored.append
+
+        def full(*_: Any, **__: Any) -> None:
+            raise StorageError("no room on the disk")
+
+        disk.stored.append = full  # type: ignore[method-assign]
+        with pytest.raises(StorageError, match="no room"):
+            session.append("one more")
+        disk.stored.append = append  # type: ignore[method-assign]
+        session.append("and another")
+        tokens = list(session.tokens)
+    with Session.open(model, tmp_path / "it") as session:
+        assert list(session.tokens) == tokens
+
+
+def test_a_long_session_writes_little_a_turn(model: Model, tmp_path: Path) -> None:
+    """What a turn adds to the log does not grow with the session."""
+    with begin(model, tmp_path / "it") as session:
+        log = log_path(tmp_path / "it")
+        sizes = []
+        for _ in range(40):
+            before = log.stat().st_size
+            session.append("one more turn")
+            sizes.append(log.stat().st_size - before)
+        assert max(sizes[20:]) <= 1.5 * max(sizes[:20])
