@@ -69,6 +69,10 @@ class ResidentSegment:
     tokens: int
     """Of the whole segment, resident or not."""
     parts: tuple[Part, ...]
+    isolated: bool = False
+    """Whether it was read seeing only the pinned prefix and itself."""
+    arrived: str | None = None
+    """How the step that reads it got it, and why so; None: it has been here since it was read."""
 
     @property
     def resident(self) -> int:
@@ -256,7 +260,15 @@ def _segments(session: SessionView, judged: _Judged) -> Iterator[ResidentSegment
         )
     for segment_id, own in parts.items():
         segment = session.segments[segment_id]
-        yield ResidentSegment(segment.name, segment.kind, segment.pinned, len(segment), tuple(own))
+        yield ResidentSegment(
+            segment.name,
+            segment.kind,
+            segment.pinned,
+            len(segment),
+            tuple(own),
+            segment.isolated,
+            session.arrivals.get(segment.id),
+        )
 
 
 def _text(session: SessionView, segment: Segment, start: int, end: int) -> str:

@@ -33,6 +33,8 @@ def explanation_lines(told: Explanation, width: int, full_text: bool) -> Iterato
             continue
         yield ""
         yield _title(segment, width)
+        if segment.arrived is not None:
+            yield from wrapped(f"  {segment.arrived}", width)
         yield from _rows(segment.parts, width, full_text)
     if markers:
         yield ""
@@ -60,7 +62,8 @@ def _is_marker(segment: ResidentSegment) -> bool:
 def _title(segment: ResidentSegment, width: int) -> str:
     first, last = segment.parts[0].first_position, segment.parts[-1].last_position
     figures = (
-        f" · {segment.kind}{' · pinned' * segment.pinned} · {segment.resident:,} of {segment.tokens:,} tokens"
+        f" · {segment.kind}{' · pinned' * segment.pinned}{' · isolated' * segment.isolated}"
+        f" · {segment.resident:,} of {segment.tokens:,} tokens"
         f"{f', which stand for {segment.stands_for:,}' * (segment.stands_for > segment.resident)}"
         f" · positions {first:,}–{last:,}"
     )

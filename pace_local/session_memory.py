@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pace_local.config import SessionConfig
 from pace_local.errors import StorageError
-from pace_local.events import Event, Isolated, Recalled
+from pace_local.events import Event, Focused, Isolated, Recalled
 from pace_local.focus import Focus
 from pace_local.policies import Policy
 from pace_local.recall import Store, default_disk_bytes, default_host_bytes
@@ -63,16 +63,18 @@ class SessionMemory:
         self.isolates = policy.focuses if config.isolate is None else config.isolate
         self._cache = cache
         self._segments = segments
-        self._emit = emit
+        self._tell = emit
+        self.arrivals: dict[int, str] = {}
+        """By segment: by what means the last step that read it got it, and why so."""
         self._config = config
         self._uses: dict[int, int] = {}
         self.store = self._open_store(folder)
-        self.working_set = WorkingSet(cache, segments, config, self.store, emit)
+        self.working_set = WorkingSet(cache, segments, config, self.store, self._emit)
         self.working_set.saves_leaving = self.recalls or self.isolates
         self._text_of = text_of
         self._names: MentionIndex | None = None
         self._n_named = 0
-        self.focus = Focus(cache, segments, config, policy, self.working_set, reread, emit)
+        self.focus = Focus(cache, segments, config, policy, self.working_set, reread, self._emit)
 
     def _open_store(self, folder: Path | None) -> Store:
         host, disk = self._config.host_bytes, self._config.disk_bytes
@@ -99,6 +101,15 @@ class SessionMemory:
         self.store.forget_from(n_tokens)
         self.working_set.restore_groups(groups)
         self.focus.restore(crowded)
+
+    def _emit(self, event: Event) -> None:
+        if isinstance(event, Recalled):
+            segment = self._segments.named(event.segment).id
+            self.arrivals[segment] = f"{event.means}: {event.reason}"
+        elif isinstance(event, Focused):
+            kept = {self._segments.named(name).id for name, means in event.reads.items() if means == "kept"}
+            self.arrivals.update(dict.fromkeys(kept, "kept: it was resident"))
+        self._tell(event)
 
     def close(self) -> None:
         """End what runs in the background. Safe to call twice."""
@@ -184,6 +195,7 @@ class SessionMemory:
         """Tokens and segments from here on were withdrawn."""
         self.store.forget_from(n_tokens)
         self.focus.forget_from(n_segments)
+        self.arrivals = {segment: said for segment, said in self.arrivals.items() if segment < n_segments}
         self.working_set.forget_from(n_segments)
         self._n_named = min(self._n_named, n_segments)
         if self._names is not None:

@@ -18,6 +18,7 @@ from pace_local.policies import CacheView, Policy
 from pace_local.residents import ResidentMap
 from pace_local.segments import Segment, SegmentTable
 from pace_local.session_cache import Eviction, SessionCache
+from pace_local.session_memory import SessionMemory
 from pace_local.stats import Counters, TurnStats
 from pace_local.turn_stats import take_stats
 
@@ -31,6 +32,7 @@ class SessionView:
     segments: SegmentTable
     engine: Engine
     _cache: SessionCache
+    _memory: SessionMemory
     _plan: Plan
     _prompt: int | None
     _arriving: Read | None
@@ -111,6 +113,11 @@ class SessionView:
             if segment != self._prompt:
                 reads.append(Read(segment, step))
         return reads
+
+    @property
+    def arrivals(self) -> Mapping[int, str]:
+        """By segment: by what means the last step that read it got it, and why so."""
+        return self._memory.arrivals
 
     def cache_view(self) -> CacheView:
         """What the policy would see now; not to be changed."""
