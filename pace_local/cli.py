@@ -25,7 +25,7 @@ _COMMANDS = {
     "inspect": "show what a recorded session keeps, and why",
     "tune": "measure how much a policy's parameters matter on a recorded session",
     "sessions": "list, show and delete sessions that are kept on disk",
-    "eval": "measure recall with hidden tests, by policy and means",
+    "eval": "measure with hidden tests how well early text is used late",
     "models": "list, fetch, check and delete models",
     "doctor": "check the installation, and what will fit into memory",
 }

@@ -38,7 +38,7 @@ from pace_local.sessions import (
 from pace_local.stats import Counters
 
 if TYPE_CHECKING:
-    from pace_local.session import Session
+    from pace_local.session_core import SessionCore
 
 
 def begin(model: Model, reference: str | os.PathLike[str], config: Any) -> StoredSession:
@@ -85,7 +85,7 @@ class SessionDisk:
         stored: the folder, locked.
     """
 
-    def __init__(self, session: Session, stored: StoredSession) -> None:
+    def __init__(self, session: SessionCore, stored: StoredSession) -> None:
         self._session = session
         self.stored = stored
         self._base = len(stored.state.tokens)
@@ -239,7 +239,7 @@ class SessionDisk:
             self.stored.close()
 
 
-def restore(session: Session, state: SessionState) -> int:
+def restore(session: SessionCore, state: SessionState) -> int:
     """Make a new session what a state says: all but its keys and values first, then those.
 
     Args:
@@ -283,7 +283,7 @@ def restore(session: Session, state: SessionState) -> int:
 
 
 def _load(
-    session: Session,
+    session: SessionCore,
     token_index: npt.NDArray[np.int64],
     position: npt.NDArray[np.int32],
     pieces: npt.NDArray[np.int64],

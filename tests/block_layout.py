@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from raw_llama import Float32Array
 
 from pace_local._native import CACHE_TYPES, Block
-from pace_local.testing import TinySpec
 
 HEADER = np.dtype(
     [
@@ -76,7 +75,9 @@ def parse(block: Block, model: Cached) -> Parsed:
     n, width = int(header["n_tokens"]), spec.n_head_kv * spec.head_dim
     tokens = np.frombuffer(reader.take(n * TOKEN.itemsize), TOKEN)
     kind = _TYPES[int(header["reference_type"])]
-    references = [as_floats(reader.take(n * row_bytes(kind, width)), kind, width) for _ in range(spec.n_layer)]
+    references = [
+        as_floats(reader.take(n * row_bytes(kind, width)), kind, width) for _ in range(spec.n_layer)
+    ]
     kind = _TYPES[int(header["value_type"])]
     values = [as_floats(reader.take(n * row_bytes(kind, width)), kind, width) for _ in range(spec.n_layer)]
     counts = {}

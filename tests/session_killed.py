@@ -1,7 +1,7 @@
 """Plays a session on disk in processes that are killed at any instant, and checks each time what is left.
 
-Run as a script: ``python session_killed.py FOLDER MODEL ROUNDS SEED``. One process loads the model; each round
-is a child of it, which opens the session, checks it, and goes on until it is killed.
+Run as a script: ``python session_killed.py FOLDER MODEL ROUNDS SEED``. One process loads the model; each
+round is a child of it, which opens the session, checks it, and goes on until it is killed.
 """
 
 from __future__ import annotations

@@ -54,8 +54,9 @@ def tiny(tiny_models) -> Path:
 
 def test_all_commands_are_there():
     assert set(ALL) == {
-        *("pace", "pace ask", "pace doctor", "pace inspect", "pace models", "pace tune"),
+        *("pace", "pace ask", "pace doctor", "pace inspect", "pace models", "pace sessions", "pace tune"),
         *(f"pace models {action}" for action in ("list", "pull", "path", "verify", "rm")),
+        *(f"pace sessions {action}" for action in ("list", "show", "rm")),
     }
 
 
@@ -81,7 +82,7 @@ def test_help_names_commands_and_exit_codes(capsys):
     with pytest.raises(SystemExit):
         cli.main(["--help"])
     out = capsys.readouterr().out
-    for what in ("ask", "inspect", "tune", "models", "doctor", "124 time limit", "130 cancelled"):
+    for what in ("ask", "inspect", "tune", "sessions", "models", "doctor", "124 time limit", "130 cancelled"):
         assert what in out
 
 
@@ -90,7 +91,7 @@ def test_the_cheap_help_is_the_whole_help():
 
 
 def test_options_of_one_command_are_those_of_all():
-    for name in ("ask", "inspect", "tune", "models", "doctor"):
+    for name in ("ask", "inspect", "tune", "sessions", "models", "doctor"):
         alone = parsers(cli.build_parser(name))
         for prog, parser in alone.items():
             if prog.startswith(f"pace {name}"):
@@ -117,6 +118,7 @@ def test_version(capsys):
         ("ask", "--key-type", "q3_k"),
         ("doctor", "stray"),
         ("models",),
+        ("sessions",),
     ],
     ids=" ".join,
 )
@@ -133,7 +135,7 @@ def test_an_unknown_command_names_those_that_there_are(capsys):
     with pytest.raises(SystemExit):
         cli.main(["frobnicate"])
     err = capsys.readouterr().err
-    assert all(name in err for name in ("ask", "inspect", "tune", "models", "doctor"))
+    assert all(name in err for name in ("ask", "inspect", "tune", "sessions", "models", "doctor"))
 
 
 # What start-up costs
@@ -159,7 +161,7 @@ def test_what_needs_no_command_imports_none(words):
 
 
 def test_help_of_commands_does_not_load_the_native_library():
-    for command in ("ask", "inspect", "tune", "models", "doctor"):
+    for command in ("ask", "inspect", "tune", "sessions", "models", "doctor"):
         script = (
             "import sys\nfrom pace_local import cli\n"
             f"try: cli.main(['{command}', '--help'])\n"

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from command_line import is_one_line_error, pace
 
-from pace_local import _native, cli, self_test
+from pace_local import Session, _native, cli, self_test
 from pace_local.commands import doctor
 from pace_local.errors import NativeError
-from pace_local.models import Device
+from pace_local.models import Device, inspect_gguf
 from pace_local.models.testing import gguf_bytes
 from pace_local.self_test import SelfTest, run_self_test
 from pace_local.testing import TinySpec, tiny_model
 
-SECTIONS = ("build", "machine", "model", "memory", "self-test")
+SECTIONS = ("build", "machine", "model", "memory", "recall", "self-test")
 PASSED = SelfTest(100, 4, 0.5, True, True)
 CARD = Device("a card", 24 * 2**30)
 
@@ -30,6 +30,8 @@ def surroundings(tmp_path, monkeypatch):
     monkeypatch.delenv("PACE_MODEL", raising=False)
     monkeypatch.setattr(doctor, "accelerators", list)
     monkeypatch.setattr(doctor, "available_memory", lambda: 32_000_000_000)
+    monkeypatch.setattr(doctor, "default_host_bytes", lambda: 8_000_000_000)
+    monkeypatch.setattr(doctor, "default_disk_bytes", lambda: 7_000_000_000)
 
 
 @pytest.fixture
@@ -90,6 +92,8 @@ def test_all_is_well_for_people(tiny, quick, capsys):
         "  instruction sets: ",
         "  keys and values: ",
         "  unbounded cache would take: ",
+        "  main memory: at most 8.0 GB, for ",
+        "  disk: at most 7.0 GB, for ",
     ):
         assert line in out
     assert "{" not in out
@@ -170,9 +174,48 @@ def test_a_cache_that_no_header_tells(quick, report, tiny_models, monkeypatch):
     code, found = report("--model", path)
     assert code == 0
     assert "known once loaded" in found["memory"]["note"]
+    assert found["recall"]["main_memory"] == "at most 8.0 GB"
+    assert "known once the model is loaded" in found["recall"]["note"]
     monkeypatch.setattr(doctor, "available_memory", lambda: 1_000_000)
     code, found = report("--model", path)
     assert (code, failed(found)) == (1, ["memory"])
+
+
+@pytest.mark.parametrize(
+    ("model", "token", "host", "disk"),
+    # 8 GB and 7 GB by bytes a token, to two digits.
+    [("qwen3-8b", 147_456, "54,000", "47,000"), ("smollm2-135m", 23_040, "340,000", "300,000")],
+)
+def test_what_evicted_segments_may_take(model, token, host, disk, quick, report):
+    """A saved token has its reference key and its value: for Qwen3-8B, 144 KiB."""
+    recall = report("--model", model)[1]["recall"]
+    assert recall["bytes"] == {"host": 8_000_000_000, "disk": 7_000_000_000, "a_token": token}
+    assert recall["main_memory"] == f"at most 8.0 GB, for {host} evicted tokens"
+    assert recall["disk"] == f"at most 7.0 GB, for {disk} evicted tokens more"
+    assert recall["a_token"] == f"{token:,} bytes, reference key and value in F16"
+    assert recall["past_that"] == "a segment keeps its text alone, and is computed again when it is read"
+
+
+def test_what_evicted_segments_may_take_where_there_is_no_room(quick, report, monkeypatch):
+    monkeypatch.setattr(doctor, "default_host_bytes", lambda: 147_456 * 7)
+    monkeypatch.setattr(doctor, "default_disk_bytes", lambda: 0)
+    code, found = report("--model", "qwen3-8b")
+    assert code == 0
+    assert found["recall"]["main_memory"] == "at most 1 MB, for 7 evicted tokens"
+    assert found["recall"]["disk"] == "at most 0 B, for 0 evicted tokens more"
+
+
+def test_a_saved_token_is_as_large_as_doctor_says(tmp_path, load_tiny):
+    """Beside a few bytes each for its id and checksum, and a header of the block."""
+    spec = TinySpec(n_layer=2)
+    model = load_tiny(spec)
+    token = inspect_gguf(model.path).kv.bytes_per_token()
+    with Session(model, budget=256, headroom=64, threads=1) as session:
+        session.append("some words to be saved, and a few more of them", name="a", kind="file")
+        n = len(session.residents)
+        cache = session.engine.cache
+        block = cache.save(np.arange(n, dtype=np.uint32), n, session.engine.identity)
+    assert n * token <= len(block) <= n * (token + 32) + 4096
 
 
 # What can be wrong
@@ -181,7 +224,7 @@ def test_a_cache_that_no_header_tells(quick, report, tiny_models, monkeypatch):
 def test_a_model_that_nobody_knows(quick, report):
     code, found = report("--model", "qwen3-8")
     assert code == 1
-    assert failed(found) == ["model", "memory"]
+    assert failed(found) == ["model", "memory", "recall"]
     assert "did you mean qwen3-8b" in found["model"]["problem"]
 
 

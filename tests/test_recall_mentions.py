@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import pytest
@@ -265,3 +267,16 @@ def test_many_segments_cost_no_more_than_few() -> None:
     index.remove_from(1_990)
     assert len(index) == 1_990
     assert index.candidates("make_part_1995", evicted) == []
+
+
+def test_a_store_does_not_bring_grammars() -> None:
+    """A session needs the store at once, and the index of names only when it first looks for one."""
+    code = (
+        "import sys, pace_local.recall as recall\n"
+        "def heavy(): return [name for name in sys.modules if 'tree_sitter' in name or 'excerpts' in name]\n"
+        "before = heavy()\n"
+        "recall.MentionIndex()\n"
+        "print(before, bool(heavy()), hasattr(recall, 'Mentions'))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "[] True False\n"

@@ -95,6 +95,22 @@ def test_bad_budgets_are_refused(name: str, value: Any) -> None:
         small_store(None, **{name: value})
 
 
+def test_pieces_are_told_one_by_one_and_all_in_order() -> None:
+    with small_store(None) as store:
+        assert store.pieces() == []
+        for segment in (3, 1, 3):
+            store.put(segment, [10 + segment], b"abc")
+        assert [(piece.id, piece.segment) for piece in store.pieces()] == [(0, 3), (1, 1), (2, 3)]
+        one = store.piece(1)
+        assert (one.id, one.segment, one.n_bytes, one.where) == (1, 1, 3, "host")
+        assert one.token_index.tolist() == [11]
+        store.remove(1)
+        assert [piece.id for piece in store.pieces()] == [0, 2]
+        for missing in (1, 3, -1):
+            with pytest.raises(StorageError, match=f"piece {missing} is not stored"):
+                store.piece(missing)
+
+
 def test_covers_looks_at_all_pieces_of_a_segment() -> None:
     with small_store(None) as store:
         store.put(1, [0, 1, 5], b"a")

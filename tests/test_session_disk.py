@@ -1,4 +1,4 @@
-"""Sessions that lie on disk: what comes back is what was there, bit for bit, and nothing is decoded for it."""
+"""Sessions on disk: what comes back is what was there, bit for bit, and nothing is decoded for it."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_saving_later_and_pins_and_undo(model: Model, tmp_path: Path) -> None:
         folder = session.save(tmp_path / "it")
         assert folder == tmp_path / "it"
         assert state_of(folder).tokens == session.tokens
-        with pytest.raises(ConfigError, match="kept in .* already"):
+        with pytest.raises(ConfigError, match=r"kept in .* already"):
             session.save(tmp_path / "other")
         checkpoint = session.checkpoint()
         session.pin("spec")

@@ -13,8 +13,10 @@ from pace_local.bench.decode import measure_decode
 from pace_local.bench.flat import FlatSizes, measure_flat
 from pace_local.bench.memory import measure_memory
 from pace_local.bench.policies import measure_policies
+from pace_local.bench.recall import measure_recall
 from pace_local.bench.renumber import measure_renumber
 from pace_local.bench.report import Report, Row
+from pace_local.bench.saving import measure_saving
 from pace_local.bench.shift import measure_shift
 from pace_local.bench.subject import SHAPE_PREFIX, Subject, default_cache_dir, find_subject
 from pace_local.bench.surroundings import build_facts, current_commit, machine_facts, threads_used
@@ -31,6 +33,7 @@ benchmarks:
   flat       time per token at 200,000 session tokens against 4,096
   memory     bytes of the KV state at Qwen3-8B's shape
   attention  what measuring attention adds to decoding and reading, at 2,048 residents
+  recall     having 256 evicted tokens back, and opening a session, against decoding; what saving costs
   policies   what each retention policy costs, against keeping all of 16,384 tokens (half an hour)
   all        these but policies
 
@@ -118,12 +121,31 @@ def run_policies(options: Options) -> Outcome:
     return [subject], measure_policies(subject, threads=options.threads, say=options.line.say)
 
 
+def run_recall(options: Options) -> Outcome:
+    """``recall`` of all models; what concerns the disk and saving, of the first."""
+    subjects = options.subjects(_SMALL, _MIDDLE)
+    samples, threads, say = options.samples_or(_SAMPLES), options.threads, options.line.say
+    rows = []
+    for number, subject in enumerate(subjects):
+        rows += measure_recall(
+            subject,
+            samples=samples,
+            threads=threads,
+            say=say,
+            folder=options.cache_dir,
+            with_disk=number == 0,
+        )
+    rows += measure_saving(subjects[0], samples=samples, threads=threads, say=say, folder=options.cache_dir)
+    return subjects, rows
+
+
 BENCHES: dict[str, Callable[[Options], Outcome]] = {
     "decode": run_decode,
     "renumber": run_renumber,
     "flat": run_flat,
     "memory": run_memory,
     "attention": run_attention,
+    "recall": run_recall,
     "policies": run_policies,
 }
 
@@ -150,7 +172,7 @@ def build_parser() -> argparse.ArgumentParser:
         default=[],
         metavar="MODEL",
         help=f"registry names or paths instead of {_SMALL} (decode, attention), that and {_MIDDLE} "
-        f"(renumber), {_TINY} (flat); {SHAPE_PREFIX}NAME is random weights with the KV shape of NAME",
+        f"(renumber, recall), {_TINY} (flat); {SHAPE_PREFIX}NAME is random weights with the KV shape of NAME",
     )
     parser.add_argument(
         "--tokens", type=int, default=200_000, help="length of flat's long session (default: 200000)"
@@ -160,7 +182,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--cache-dir",
         type=Path,
         default=default_cache_dir(),
-        help="where models with random weights are kept",
+        help="where models with random weights are kept, and what recall writes",
     )
     return parser
 

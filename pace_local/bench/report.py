@@ -26,6 +26,8 @@ class Row:
     """What the value must reach; None: it only informs."""
     aim: float | None = None
     """What it should reach."""
+    note: str = ""
+    """What one must know of how it was measured."""
 
     @property
     def ok(self) -> bool:
@@ -47,6 +49,7 @@ class Row:
             "samples": self.samples,
             "min": _plain(self.min),
             "max": _plain(self.max),
+            **({"note": self.note} if self.note else {}),
         }
 
 
@@ -58,11 +61,12 @@ def median_row(
     *,
     limit: float | None = None,
     aim: float | None = None,
+    note: str = "",
 ) -> Row:
     """The row of some samples, at least one."""
     assert values
     return Row(
-        name, statistics.median(values), unit, better, len(values), min(values), max(values), limit, aim
+        name, statistics.median(values), unit, better, len(values), min(values), max(values), limit, aim, note
     )
 
 
@@ -124,6 +128,7 @@ class Report:
             ).rstrip()
             for line in cells
         ]
+        lines += [f"{row.name}: {row.note}" for row in self.rows if row.note]
         machine = self.machine
         lines.append(
             f"{machine['cpu']}, {machine['threads']} of {machine['cores']} cores, "

@@ -19,7 +19,8 @@ from pace_local.policies import POLICIES, policy_named
 from pace_local.policies.words import parse_parameters
 from pace_local.recording import RecordedSession, refuse_existing
 from pace_local.sampling import Sampling
-from pace_local.session import Listener, Session
+from pace_local.session import Session
+from pace_local.session_core import Listener
 from pace_local.terminal import Stop, check_time_limit, prepare_model, run_stoppable, say
 
 _DESCRIPTION = """\

@@ -25,6 +25,7 @@ from pace_local.models import (
     inspect_gguf,
     selected_model,
 )
+from pace_local.recall import default_disk_bytes, default_host_bytes
 from pace_local.self_test import run_self_test
 from pace_local.terminal import accelerators
 
@@ -61,6 +62,7 @@ def doctor(arguments: argparse.Namespace) -> int:
         "machine": _machine,
         "model": lambda: _model(arguments.model),
         "memory": lambda: _memory(arguments.model, config),
+        "recall": lambda: _recall(arguments.model),
         "self-test": _self_test,
     }
     report: dict[str, Any] = {}
@@ -140,15 +142,18 @@ def _model(flag: str | None) -> dict[str, Any]:
     }
 
 
-def _memory(flag: str | None, config: SessionConfig) -> dict[str, Any]:
+def _sizes(flag: str | None) -> tuple[int, KvShape | None]:
+    """Bytes of the model's weights, and the shape of its cache if its header tells."""
     choice = selected_model(flag, accelerators(), available_memory())
     info = REGISTRY.get(choice.reference.lower())
-    shape: KvShape | None
     if info is not None:
-        weights, shape = info.size_bytes, info.kv
-    else:
-        header = inspect_gguf(find_model(choice.reference))
-        weights, shape = header.size_bytes, header.kv
+        return info.size_bytes, info.kv
+    header = inspect_gguf(find_model(choice.reference))
+    return header.size_bytes, header.kv
+
+
+def _memory(flag: str | None, config: SessionConfig) -> dict[str, Any]:
+    weights, shape = _sizes(flag)
     spare = max([available_memory(), *(device.usable_bytes for device in accelerators())])
     token = shape.key_bytes() if shape is not None else 0
     keys = values = references = token * config.n_cells
@@ -181,6 +186,34 @@ def _memory(flag: str | None, config: SessionConfig) -> dict[str, Any]:
         result["status"] = _BAD
         result["problem"] = "weights and cache do not fit; choose a smaller model"
     return result
+
+
+def _recall(flag: str | None) -> dict[str, Any]:
+    """What evicted segments would be saved in, and how much of a session that is."""
+    budgets = {"host": default_host_bytes(), "disk": default_disk_bytes()}
+    shape = _sizes(flag)[1]
+    if shape is None:
+        told = {name: f"at most {format_bytes(budget)}" for name, budget in budgets.items()}
+        note = "how many tokens that holds is known once the model is loaded"
+        return {"main_memory": told["host"], "disk": told["disk"], "note": note, "bytes": budgets}
+    token = shape.bytes_per_token()
+    told = {
+        name: f"at most {format_bytes(budget)}, for {_round_down(budget // token):,} evicted tokens"
+        for name, budget in budgets.items()
+    }
+    return {
+        "main_memory": told["host"],
+        "disk": f"{told['disk']} more",
+        "a_token": f"{token:,} bytes, reference key and value in F16",
+        "past_that": "a segment keeps its text alone, and is computed again when it is read",
+        "bytes": {**budgets, "a_token": token},
+    }
+
+
+def _round_down(count: int) -> int:
+    """To two digits: what is free changes from moment to moment."""
+    unit: int = 10 ** max(0, len(str(count)) - 2)
+    return count // unit * unit
 
 
 def _self_test() -> dict[str, Any]:

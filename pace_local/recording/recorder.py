@@ -32,7 +32,8 @@ from pace_local.recording.turns import (
 )
 from pace_local.sampling import Sampling
 from pace_local.segments import Kind, Segment
-from pace_local.session import Listener, Session
+from pace_local.session import Session
+from pace_local.session_core import Listener
 
 
 class RecordedSession(Session):

@@ -11,6 +11,7 @@ from typing import Any
 
 from pace_local import __version__
 from pace_local.config import MINIMUM_BUDGET, SessionConfig
+from pace_local.config_document import config_document
 from pace_local.errors import ConfigError, ContextFullError, FileError
 from pace_local.model import Model
 from pace_local.recording import Recording
@@ -114,7 +115,7 @@ def tune(
                     warm_up(model, config)
                     is_warm = True
                 measured = measure(model, recording, config, run=run, stop=stop, on_turn=on_turn)
-                journal.add(key, _plain(config), measured)
+                journal.add(key, config_document(config), measured)
             found = Outcome(measured)
         except (ConfigError, ContextFullError) as error:
             found = Outcome(None, str(error))
@@ -193,7 +194,7 @@ def point_key(recording: Recording, identity: str, config: SessionConfig) -> str
     what = {
         "recording": recording.digest,
         "model": identity,
-        "settings": _plain(config),
+        "settings": config_document(config),
         "version": __version__,
     }
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
@@ -207,8 +208,3 @@ def warm_up(model: Model, config: SessionConfig) -> None:
     """
     with Session(model, config=config) as session:
         session.append("warm", kind="user")
-
-
-def _plain(config: SessionConfig) -> dict[str, Any]:
-    settings = {name: getattr(config, name) for name in config.__dataclass_fields__}
-    return {**settings, "policy_options": dict(config.policy_options)}

@@ -1,0 +1,5 @@
+"""Sessions that depend on what was said early, and grades of their answers by hidden checks.
+
+:mod:`specifications` and ``tasks/`` make the definitions, :mod:`filler` the work in between, :mod:`trial` one
+session of both; :mod:`answers`, :mod:`sandbox` and :mod:`grading` grade what a model answers.
+"""

@@ -1,0 +1,83 @@
+"""Grades of an answer: hidden checks passed, and facts recalled."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pace_local.eval.answers import code_blocks
+from pace_local.eval.sandbox import Limits, Outcome, run_checks
+from pace_local.eval.specification import Question
+
+_DIGIT_GROUPS = re.compile(r"(?<=\d)_(?=\d)")
+
+
+@dataclass(frozen=True)
+class Grade:
+    """How good one answer is. Checks and facts count different things: report both."""
+
+    outcomes: tuple[Outcome, ...]
+    """Of each check, in order."""
+
+    facts: tuple[str, ...]
+    missing_facts: tuple[str, ...]
+    has_code: bool
+    """Whether the answer holds any Python code."""
+
+    missing_guards: frozenset[str]
+    """Guards of the sandbox that this system lacks."""
+
+    @property
+    def checks_passed(self) -> int:
+        return sum(outcome.passed for outcome in self.outcomes)
+
+    @property
+    def checks_total(self) -> int:
+        return len(self.outcomes)
+
+    @property
+    def facts_recalled(self) -> int:
+        return len(self.facts) - len(self.missing_facts)
+
+    @property
+    def facts_total(self) -> int:
+        return len(self.facts)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Error text of each check that failed, with its number from 1."""
+        return tuple(
+            f"check {number}: {outcome.error}"
+            for number, outcome in enumerate(self.outcomes, 1)
+            if not outcome.passed
+        )
+
+
+def grade(question: Question, answer: str, limits: Limits | None = None) -> Grade:
+    """Grade an answer to a specification's question, or to a joint one.
+
+    The code runs in a sandbox, never in this process. Facts are counted anywhere in the answer.
+    """
+    blocks = code_blocks(answer)
+    if blocks:
+        run = run_checks(blocks, question.checks, limits)
+        outcomes, guards = run.outcomes, run.missing
+    else:
+        outcomes, guards = (Outcome(False, "no code in the answer"),) * len(question.checks), frozenset()
+    missing = tuple(fact for fact in question.facts if not has_fact(answer, fact))
+    return Grade(outcomes, tuple(question.facts), missing, bool(blocks), guards)
+
+
+def has_fact(answer: str, fact: str) -> bool:
+    """Whether a constant, name or code stands in an answer as a whole word: 53 is not in 153 or 1.53.
+
+    ``1_053`` is 1053. Upper and lower case differ.
+    """
+    text = _DIGIT_GROUPS.sub("", answer)
+    before = r"(?<!\w)(?<!\d\.)" if fact[0].isdigit() else r"(?<!\w)" if _is_word(fact[0]) else ""
+    after = r"(?!\w)(?!\.\d)" if fact[-1].isdigit() else r"(?!\w)" if _is_word(fact[-1]) else ""
+    return re.search(before + re.escape(fact) + after, text) is not None
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character == "_"

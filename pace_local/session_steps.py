@@ -1,0 +1,100 @@
+"""What a session knows of the steps to come: its plan, its pins, and bringing what a step reads."""
+
+from __future__ import annotations
+
+from pace_local.errors import ConfigError
+from pace_local.plan import Plan
+from pace_local.session_core import SessionCore
+
+
+class SessionSteps(SessionCore):
+    """The part of a session that follows a plan."""
+
+    @property
+    def plan(self) -> Plan:
+        """Steps still to do; assign a new one at any time.
+
+        Raises:
+            PlanError: on assignment, if a step reads a segment that does not exist.
+        """
+        return self._plan
+
+    @plan.setter
+    def plan(self, plan: Plan) -> None:
+        for step in plan:
+            for name in step.reads:
+                self.segments.named(name)
+        self._start_plan(plan, is_next=plan.steps[:1] != self._plan.steps[:1])
+        self._cache.told.clear()
+
+    def step_done(self) -> None:
+        """The nearest step of the plan is done: go on to the next."""
+        self._start_plan(self._plan.advance(), is_next=True)
+
+    def _start_plan(self, plan: Plan, is_next: bool) -> None:
+        self._plan = plan
+        if is_next:
+            self._step_is_due = True
+            self._asked = []
+        self._memory.plan_changed({self.segments.named(n).id: step for n, step in plan.next_use().items()})
+        if not self._working:
+            self._write_down()
+
+    def recall(self, name: str) -> None:
+        """Have a segment back now, as one that the current step reads.
+
+        What was saved of it is loaded; what was not is computed again, in isolation.
+
+        Raises:
+            PlanError: if there is no such segment.
+            ConfigError: if it is too large for the budget.
+            CancelledError, NativeError: as :meth:`append`.
+        """
+        segment = self.segments.named(name)
+        with self._at_work():
+            if not self._memory.working_set.fits_alone(len(self._memory.working_set.unit(segment.id))):
+                raise ConfigError(
+                    f"{name!r} has {len(segment)} tokens and does not fit beside what is pinned in a budget "
+                    f"of {self.config.budget}; raise the budget"
+                )
+            if segment.id not in self._asked:
+                self._asked.append(segment.id)
+            for lost in self._memory.bring([segment.id], "asked for"):
+                self._memory.recompute(lost, "asked for, and not saved")
+
+    def pin(self, name: str, pinned: bool = True) -> None:
+        """Keep a segment whatever happens, or no longer.
+
+        What was evicted already comes back with the next turn, if the policy recalls and it was saved.
+
+        Raises:
+            PlanError: if there is no such segment.
+            ConfigError: if pinned segments would leave no room to work in.
+        """
+        segment = self.segments.named(name)
+        if pinned and not segment.pinned:
+            self._check_pins(segment.name, self._price(segment))
+        self.segments.set_pinned(segment.id, pinned)
+        if not self._working:
+            self._write_down()
+
+    def _start_step(self, prompt: str | None = None) -> None:
+        """Bring what the step at hand reads, before its prompt is read or its answer written.
+
+        Args:
+            prompt: what the user is about to ask; what it mentions is read too.
+        """
+        mentioned = [] if prompt is None else self._memory.mentioned(prompt)
+        if prompt is not None:
+            self._mentioned = mentioned
+        now = [read.segment for read in self.reads() if read.step == 0]
+        asked = [segment for segment in now if segment == self._prompt and self._role == "user"]
+        reads = [segment for segment in now if segment != self._prompt and segment not in mentioned]
+        if self._memory.focuses and self._step_is_due and len(self._plan):
+            self._memory.focus.start(next(iter(self._plan)).text, reads + mentioned, asked)
+        elif self._memory.recalls:
+            pinned = sorted(self.segments.pinned - self._memory.working_set.whole())
+            self._memory.bring(pinned, "it is pinned")
+            self._memory.bring(asked + reads, "a step reads it")
+            self._memory.bring(mentioned, "it alone defines a name that the prompt mentions")
+        self._step_is_due = False

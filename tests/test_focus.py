@@ -1,0 +1,481 @@
+"""A step starts with exactly what it reads, each by the means that it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+from session_pair import TALKER
+from working_set_views import (
+    SPECS,
+    TALK,
+    WIDE,
+    Hearing,
+    chatter,
+    check_rotations,
+    is_whole,
+    plain_rows,
+    plain_rows_at,
+    ranks_of,
+    read_specs,
+    resident_names,
+    working_session,
+    working_set_of,
+)
+
+from pace_local import Model, Plan, Session, Step, events
+from pace_local.errors import CancelledError
+from pace_local.testing import TinySpec
+
+FORM = "service {0}: the rate is {1}3, the limit {1}00, and {0} rounds up to whole cents"
+COPIES = {f"copy:{name}": FORM.format(name, n) for n, name in enumerate(("orders", "stock", "mail"), 1)}
+"""Texts of one form, which can be taken for one another."""
+
+
+@pytest.fixture(scope="module")
+def model(load_tiny: Callable[[TinySpec], Model]) -> Model:
+    return load_tiny(TALKER)
+
+
+@pytest.fixture
+def hearing() -> Hearing:
+    return Hearing()
+
+
+def plan_reads(session: Session, *names: str, text: str = "do it") -> None:
+    session.plan = Plan([Step(text, reads=names)])
+
+
+def read_copies(session: Session, isolated: bool | None = None) -> None:
+    for name, text in COPIES.items():
+        session.append(text, name=name, isolated=isolated)
+
+
+def answered(session: Session) -> None:
+    """An answer, so that nothing waits for one; and what no step reads."""
+    list(session.generate("go on", max_tokens=5))
+
+
+def started(hearing: Hearing) -> events.Focused:
+    return hearing.of(events.Focused)[-1]
+
+
+def look_at_start(session: Session, hearing: Hearing) -> list[list[int]]:
+    """Token indices of the residents each time a step has started."""
+    seen: list[list[int]] = []
+
+    def look(event: events.Event) -> None:
+        if isinstance(event, events.Focused):
+            session.check()
+            seen.append(session.residents.token_index.tolist())
+
+    hearing.act = look
+    return seen
+
+
+def exactly(session: Session, names: Iterable[str], sinks: int = 4) -> list[int]:
+    """Sinks, the system prompt and these segments, with their role markers."""
+    units = [working_set_of(session).unit(session.segments.named(name).id) for name in ("rules", *names)]
+    return sorted({*range(sinks), *np.concatenate(units).tolist()})
+
+
+# Exactly what it reads
+
+
+@pytest.mark.parametrize("names", [(), ("spec:stock",), ("spec:mail", "spec:orders"), tuple(SPECS)])
+def test_residents_are_sinks_pins_and_reads(model: Model, hearing: Hearing, names: tuple[str, ...]) -> None:
+    with working_session(model, hearing) as session:
+        seen = look_at_start(session, hearing)
+        read_specs(session)
+        chatter(session, 8)
+        answered(session)
+        plan_reads(session, *names)
+        session.append("use it", name="a text", kind="file")
+        assert seen == [exactly(session, names)]
+        event = started(hearing)
+        assert (event.step, event.residents) == ("do it", len(seen[0]))
+        assert event.reads == dict.fromkeys(names, "spliced")
+        assert hearing.recalled() == [(name, "spliced") for name in names]
+        end_of_answer, markers = 2, 7
+        new = end_of_answer + markers + len(session.segments.named("a text"))
+        assert session.n_residents == len(seen[0]) + new
+
+
+def test_a_question_without_an_answer_stays(model: Model, hearing: Hearing) -> None:
+    with working_session(model, hearing) as session:
+        seen = look_at_start(session, hearing)
+        read_specs(session)
+        answered(session)
+        session.append("what is the rate?")
+        question = session.segments[session._prompt or 0].name
+        plan_reads(session, "spec:stock")
+        list(session.generate(max_tokens=4))
+        assert seen == [exactly(session, ["spec:stock", question])]
+
+
+def test_an_answered_question_goes(model: Model, hearing: Hearing) -> None:
+    with working_session(model, hearing) as session:
+        seen = look_at_start(session, hearing)
+        read_specs(session)
+        answered(session)
+        assert session._prompt is not None
+        plan_reads(session, "spec:stock")
+        list(session.generate("what is the rate?", max_tokens=4))
+        assert seen == [exactly(session, ["spec:stock"])]
+
+
+def test_pinned_segments_stay(model: Model, hearing: Hearing) -> None:
+    with working_session(model, hearing) as session:
+        seen = look_at_start(session, hearing)
+        read_specs(session)
+        session.pin("spec:mail")
+        answered(session)
+        plan_reads(session, "spec:stock")
+        session.append("x", kind="file")
+        assert seen == [exactly(session, ["spec:stock", "spec:mail"])]
+
+
+def test_a_step_starts_once(model: Model, hearing: Hearing) -> None:
+    with working_session(model, hearing) as session:
+        read_specs(session)
+        answered(session)
+        plan_reads(session, "spec:stock")
+        for number in range(3):
+            session.append(f"a file of the step {number}", kind="file", name=f"file:{number}")
+            list(session.generate("go on", max_tokens=3))
+        assert len(hearing.of(events.Focused)) == 1
+        assert {f"file:{number}" for number in range(3)} <= resident_names(session)
+
+
+def test_step_done_starts_the_next(model: Model, hearing: Hearing) -> None:
+    with working_session(model, hearing) as session:
+        seen = look_at_start(session, hearing)
+        read_specs(session)
+        answered(session)
+        session.plan = Plan([Step("first", reads=["spec:stock"]), Step("second", reads=["spec:orders"])])
+        answered(session)
+        session.step_done()
+        assert len(seen) == 1, "only when something is read or written"
+        answered(session)
+        assert seen[1] == exactly(session, ["spec:orders"])
+        assert [event.step for event in hearing.of(events.Focused)] == ["first", "second"]
+        session.step_done()
+        answered(session)
+        assert len(seen) == 2, "the plan is at its end"
+
+
+def test_without_a_plan_it_keeps_what_pace_keeps(model: Model, hearing: Hearing) -> None:
+    seen = []
+    for policy in ("pace", "pace_focus"):
+        with working_session(model, hearing, policy=policy, isolate=False) as session:
+            read_specs(session)
+            chatter(session, 9)
+            answered(session)
+            seen.append((session.residents.token_index.tolist(), session.residents.position.tolist()))
+    assert seen[0] == seen[1]
+    assert not hearing.of(events.Focused)
+
+
+# By what means
+
+
+def test_kept(model: Model, hearing: Hearing, monkeypatch: pytest.MonkeyPatch) -> None:
+    with working_session(model, hearing) as session:
+        read_specs(session)
+        answered(session)
+        rows = plain_rows(session, "spec:stock")
+        stays = session.residents.stay[ranks_of(session, "spec:stock")].tolist()
+        plan_reads(session, "spec:stock")
+        answered(session)
+        assert started(hearing).reads == {"spec:stock": "kept"}
+        assert hearing.recalled() == []
+        assert plain_rows(session, "spec:stock") == rows
+        assert session.residents.stay[ranks_of(session, "spec:stock")].tolist() == stays
+
+
+def test_spliced(model: Model, hearing: Hearing) -> None:
+    with working_session(model, hearing) as session:
+        read_specs(session)
+        rows = plain_rows(session, "spec:stock")
+        chatter(session, 8)
+        answered(session)
+        plan_reads(session, "spec:stock")
+        answered(session)
+        (event,) = hearing.of(events.Recalled)
+        assert (event.means, event.reason) == ("spliced", "it was saved")
+        assert plain_rows(session, "spec:stock") == rows
+
+
+def test_recomputed_since_it_was_not_saved(model: Model, hearing: Hearing) -> None:
+    with working_session(model, hearing, host_bytes=0, disk_bytes=0) as session:
+        read_specs(session)
+        rows = plain_rows(session, "spec:stock")
+        chatter(session, 8)
+        answered(session)
+        plan_reads(session, "spec:stock")
+        answered(session)
+        (event,) = hearing.of(events.Recalled)
+        assert (event.means, event.reason) == ("recomputed", "it was not saved, or what was saved is gone")
+        assert started(hearing).reads == {"spec:stock": "recomputed"}
+        assert plain_rows(session, "spec:stock") == rows
+
+
+def test_recomputed_since_near_copies_were_resident(model: Model, hearing: Hearing) -> None:
+    with working_session(model, hearing) as session:
+        read_copies(session, isolated=False)
+        among = plain_rows(session, "copy:mail")
+        answered(session)
+        plan_reads(session, "copy:mail")
+        answered(session)
+        (event,) = hearing.of(events.Recalled)
+        assert event.means == "recomputed"
+        assert event.reason == "texts like it were resident when it was first read"
+        anew = plain_rows(session, "copy:mail")
+        assert anew != among
+        answered(session)
+        plan_reads(session, "copy:mail")
+        answered(session)
+        assert started(hearing).reads == {"copy:mail": "kept"}, "once is enough"
+        assert plain_rows(session, "copy:mail") == anew
+    with working_session(model) as fresh:
+        fresh.append(COPIES["copy:mail"], name="copy:mail")
+        assert plain_rows(fresh, "copy:mail") == anew
+
+
+def test_the_first_of_near_copies_is_not_crowded(model: Model, hearing: Hearing) -> None:
+    with working_session(model, hearing) as session:
+        read_copies(session, isolated=False)
+        crowded = {session.segments[i].name for i in session._memory.focus.crowded}
+        assert crowded == {"copy:stock", "copy:mail"}
+        chatter(session, 9)
+        session.append(COPIES["copy:orders"], name="later", isolated=False)
+        crowded = {session.segments[i].name for i in session._memory.focus.crowded}
+        assert "later" not in crowded, "the copies had left by then"
+
+
+def test_what_is_read_in_isolation_is_never_crowded(model: Model, hearing: Hearing) -> None:
+    with working_session(model, hearing) as session:
+        read_copies(session)
+        assert not session._memory.focus.crowded
+        answered(session)
+        plan_reads(session, "copy:mail")
+        answered(session)
+        assert started(hearing).reads == {"copy:mail": "kept"}
+
+
+def test_reread(model: Model, hearing: Hearing) -> None:
+    with working_session(model, hearing, means="reread") as session:
+        read_specs(session)
+        old = session.segments.named("spec:stock")
+        answered(session)
+        plan_reads(session, "spec:stock")
+        session.append("use it", kind="file", isolated=False)
+        new = session.segments.named("spec:stock")
+        assert new.id > old.id
+        assert session.tokens_of(new) == session.tokens_of(old)
+        assert not new.isolated
+        assert started(hearing).reads == {"spec:stock": "reread"}
+        assert np.count_nonzero(session.residents.segment == old.id) == 0
+        assert np.count_nonzero(session.residents.segment == new.id) == len(new)
+        planned = [read.segment for read in session.reads() if read.segment != session._prompt]
+        assert planned == [new.id]
+
+
+def test_reread_leaves_the_question_alone(model: Model, hearing: Hearing) -> None:
+    """It was read a second time, and the first, which had gone, was still taken for what is asked."""
+    with working_session(model, hearing, means="reread") as session:
+        read_specs(session)
+        question = session.append("what is the rate?")
+        plan_reads(session, "spec:stock")
+        list(session.generate(max_tokens=4))
+        for read in session.reads():
+            if read.step == 0:
+                segment = session.segments[read.segment]
+                assert np.count_nonzero(session.residents.segment == segment.id) == len(segment)
+        asked = [s for s in session.segments if session.text_of(s) == "what is the rate?"]
+        assert len(asked) == 1 or session._prompt != question.id
+
+
+# Several that are alike
+
+
+def reference_together(model: Model, names: Iterable[str]) -> list[bytes]:
+    """Read one after the other, with nothing else between."""
+    with working_session(model, isolate=False) as fresh:
+        for name in names:
+            fresh.append(COPIES[name], name=name)
+        return plain_rows_at(fresh, slice(17, None))
+
+
+def rows_of(session: Session, names: Iterable[str]) -> list[bytes]:
+    ranks = np.sort(np.concatenate([ranks_of(session, name) for name in names]))
+    return plain_rows_at(session, ranks)
+
+
+def test_together(model: Model, hearing: Hearing) -> None:
+    with working_session(model, hearing) as session:
+        seen = look_at_start(session, hearing)
+        read_copies(session)
+        chatter(session, 3)
+        answered(session)
+        plan_reads(session, "copy:mail", "copy:orders")
+        answered(session)
+        assert seen == [exactly(session, ["copy:mail", "copy:orders"])]
+        assert set(hearing.recalled()) == {("copy:mail", "together"), ("copy:orders", "together")}
+        reasons = {event.reason for event in hearing.of(events.Recalled)}
+        assert reasons == {"the step reads texts that are alike, which must be told apart"}
+        assert rows_of(session, ["copy:orders", "copy:mail"]) == reference_together(
+            model, ["copy:orders", "copy:mail"]
+        )
+
+
+def test_together_a_second_time_they_are_spliced(
+    load_tiny: Callable[[TinySpec], Model], hearing: Hearing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with working_session(load_tiny(WIDE), hearing) as session:
+        read_copies(session)
+        answered(session)
+        plan_reads(session, "copy:mail", "copy:orders")
+        answered(session)
+        rows = rows_of(session, ["copy:orders", "copy:mail"])
+        plan_reads(session)
+        chatter(session, 9)
+        assert not is_whole(session, "copy:mail")
+        answered(session)
+        plan_reads(session, "copy:orders", "copy:mail")
+        hearing.heard.clear()
+        decode, calls = session.engine.decode, []
+
+        def counts(tokens: Any, position: int) -> None:
+            calls.append(len(tokens))
+            decode(tokens, position)
+
+        monkeypatch.setattr(session.engine, "decode", counts)
+        session.append("x", kind="file")
+        assert sum(calls) < 20, "only the new turn was decoded"
+        assert rows_of(session, ["copy:orders", "copy:mail"]) == rows
+        reasons = {event.reason for event in hearing.of(events.Recalled)}
+        assert len(reasons) == 1
+        assert next(iter(reasons)).endswith("; they were saved together")
+        check_rotations(session, WIDE)
+
+
+def test_from_alone_to_together_and_back(model: Model, hearing: Hearing) -> None:
+    """Each time with the rows that it must have, though the tokens are the same."""
+    with working_session(model, hearing) as session:
+        read_copies(session)
+        alone = {name: plain_rows(session, name) for name in COPIES}
+        pair, other = ["copy:orders", "copy:mail"], ["copy:stock", "copy:mail"]
+        expected = {tuple(names): reference_together(model, names) for names in (pair, other, [*COPIES])}
+        for names in (pair, ["copy:mail"], other, ["copy:orders"], pair, [*COPIES], ["copy:mail"], pair):
+            answered(session)
+            plan_reads(session, *names)
+            answered(session)
+            if len(names) == 1:
+                assert plain_rows(session, names[0]) == alone[names[0]], names
+                assert started(hearing).reads[names[0]] in ("kept", "spliced")
+            else:
+                assert rows_of(session, names) == expected[tuple(names)], names
+                assert set(started(hearing).reads.values()) == {"together"}
+
+
+def test_two_pairs_and_one_of_its_own(model: Model, hearing: Hearing) -> None:
+    with working_session(model, hearing) as session:
+        read_specs(session, ["spec:stock"])
+        read_copies(session)
+        focus = session._memory.focus
+        ids = {name: session.segments.named(name).id for name in (*COPIES, "spec:stock")}
+        assert focus.alike(ids.values()) == [[ids[name] for name in COPIES]]
+        assert focus.alike([ids["spec:stock"], ids["copy:mail"]]) == []
+        assert focus.alike([]) == []
+
+
+@pytest.mark.parametrize("means", ["together", "recomputed", "spliced", "reread"])
+def test_the_setting_decides(model: Model, hearing: Hearing, means: str) -> None:
+    with working_session(model, hearing, means=means) as session:
+        read_specs(session)
+        chatter(session, 8)
+        answered(session)
+        plan_reads(session, "spec:stock", "spec:mail")
+        answered(session)
+        assert set(started(hearing).reads.values()) == {means}
+        assert {how for _, how in hearing.recalled()} == {means}
+        assert is_whole(session, "spec:stock")
+        assert is_whole(session, "spec:mail")
+
+
+# Too much, and failures
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_reads_that_exceed_the_budget(model: Model, hearing: Hearing, alike: bool) -> None:
+    """Alike ones were read together whatever their length, and the system prompt lost."""
+    with working_session(model, hearing) as session:
+        names = [f"file:{number}" for number in range(8)]
+        for number, name in enumerate(names):
+            text = FORM.format(name, number) if alike else f"{chr(97 + number)}{number}" * 22
+            session.append(text, kind="file", name=name)
+        answered(session)
+        hearing.heard.clear()
+        plan_reads(session, *names)
+        session.append("use them", kind="file", isolated=False)
+        assert is_whole(session, "rules")
+        assert session.n_residents <= session.config.budget
+        over = {event.segment for event in hearing.of(events.ReadsOverBudget)}
+        whole = {name for name in names if is_whole(session, name)}
+        assert whole
+        assert over
+        assert whole | over == set(names), "what is not resident was told"
+        list(session.generate(max_tokens=5))
+
+
+def test_a_read_too_long_to_be_computed_again_is_told(model: Model, hearing: Hearing) -> None:
+    """It was silently left out, and the event said that it was recomputed."""
+    with working_session(model, hearing, host_bytes=0, disk_bytes=0) as session:
+        session.append("x" * 200, kind="file", name="long")
+        answered(session)
+        hearing.heard.clear()
+        plan_reads(session, "long")
+        session.append("use it", kind="file", isolated=False)
+        if not is_whole(session, "long"):
+            assert "long" in {event.segment for event in hearing.of(events.ReadsOverBudget)}
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_cancelled_while_a_step_starts(model: Model, at: int) -> None:
+    hearing = Hearing()
+    with working_session(model, hearing, means="recomputed") as session:
+        read_specs(session)
+        answered(session)
+        tokens, segments = list(session.tokens), list(session.segments)
+        plan_reads(session, "spec:stock", "spec:mail")
+        hearing.heard.clear()
+        hearing.act = lambda event: session.cancel() if len(hearing.heard) == at else None
+        with pytest.raises(CancelledError):
+            session.append("use it", kind="file")
+        hearing.act = lambda event: None
+        assert list(session.tokens) == tokens
+        assert [s.name for s in session.segments] == [s.name for s in segments]
+        session.check()
+        assert is_whole(session, "rules")
+        session.append("use it", kind="file")
+        assert is_whole(session, "spec:stock")
+        assert is_whole(session, "spec:mail")
+
+
+def test_the_events_of_a_step_are_plain_values(model: Model, hearing: Hearing) -> None:
+    with working_session(model, hearing) as session:
+        read_specs(session)
+        chatter(session, 8)
+        answered(session)
+        plan_reads(session, "spec:stock", text=TALK)
+        answered(session)
+        for kind in (events.Focused, events.Recalled, events.Isolated):
+            for event in hearing.of(kind):
+                values = events.as_dict(event)
+                assert values["type"] == event.type
+                assert event.text == ""
+                assert values["seconds"] >= 0
+        assert started(hearing).step == TALK
