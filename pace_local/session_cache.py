@@ -84,7 +84,8 @@ class SessionCache:
         self.is_answering = False
         """Whether what is decoded is an answer; else it is part of a prompt."""
         self.last_eviction: Eviction | None = None
-        self._since_eviction = 0
+        self.since_eviction = 0
+        """Tokens that were decoded since the last eviction."""
         self._marks = bytearray()
         """Of each token of the session: 1 if it is part of a name or constant."""
         self.before_leaving: list[Callable[[npt.NDArray[np.int64]], None]] = []
@@ -162,14 +163,15 @@ class SessionCache:
         Args:
             token_index: shape [n], strictly increasing.
         """
-        tokens = np.frombuffer(self.tokens, dtype=np.int32)[token_index]
-        for first in range(0, len(tokens), self.engine.n_batch):
-            chunk = slice(first, first + self.engine.n_batch)
-            position = self.map.next_position
-            self.engine.decode(tokens[chunk], position)
-            count = len(tokens[chunk])
-            positions = np.arange(position, position + count, dtype=np.int32)
-            self.map.insert(self.rows_of(token_index[chunk]), positions)
+        first = 0
+        while first < len(token_index):
+            # Micro-batches are cut as when the tokens were first read, so that the bits are the same.
+            end = self._segments.at(int(token_index[first])).end
+            last = min(int(np.searchsorted(token_index, end)), first + self.engine.n_batch)
+            index, position = token_index[first:last], self.map.next_position
+            self.engine.decode(np.frombuffer(self.tokens, dtype=np.int32)[index], position)
+            self.map.insert(self.rows_of(index), np.arange(position, position + len(index), dtype=np.int32))
+            first = last
 
     def complete(self, rows: Rows, positions: npt.NDArray[np.int32]) -> None:
         """Compute residents that are missing among those that were loaded, and all that come after them.
@@ -303,20 +305,20 @@ class SessionCache:
         """Whether to evict after ``n`` more tokens: over the budget, or over the target for long enough."""
         if self.is_alone:
             return False
-        self._since_eviction += n
+        self.since_eviction += n
         if len(self.map) > self._config.budget:
             return True
         every = self._config.evict_every
         return (
             every is not None
             and self._policy.evicts
-            and self._since_eviction >= every
+            and self.since_eviction >= every
             and len(self.map) > self._config.soft_budget
         )
 
     def evict(self, target: int | None = None) -> None:
         """Evict by policy, down to a target; None: the soft budget."""
-        self._since_eviction = 0
+        self.since_eviction = 0
         began = time.perf_counter()
         reads = self._reads()
         if self._observer is not None and not self.is_answering:

@@ -33,9 +33,12 @@ class SessionCore(SessionView):
     _turn_is_over: bool
     _working: bool
 
-    def close(self) -> None:
-        """Free the cache."""
-        raise NotImplementedError  # pragma: no cover
+    if TYPE_CHECKING:
+
+        def close(self) -> None:
+            """Free the cache."""
+
+        def _tell_memory(self) -> None: ...
 
     def cancel(self) -> None:
         """Stop what the session is doing within one micro-batch. From any thread or signal handler."""

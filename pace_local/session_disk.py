@@ -225,6 +225,7 @@ class SessionDisk:
             "groups": session._memory.working_set.groups(),
             "asked": list(session._asked),
             "step_is_due": session._step_is_due,
+            "since_eviction": cache.since_eviction,
         }
         attention = cache.attention_state()
         if attention is not None:
@@ -263,6 +264,7 @@ def restore(session: SessionCore, state: SessionState) -> int:
     session._asked, session._step_is_due = list(extra["asked"]), bool(extra["step_is_due"])
     cache.counters = Counters(**state.counters)  # type: ignore[arg-type]
     session._turn_start, session._turn_is_over = cache.counters.copy(), True
+    cache.since_eviction = int(extra["since_eviction"])
     session.policy.resume(extra["policy"])
     memory.restore(
         {s.segment.id for s in state.segments if "crowded" in s.extra}, extra["groups"], len(cache.tokens)
@@ -277,7 +279,7 @@ def restore(session: SessionCore, state: SessionState) -> int:
     cache.tidy()
     if "attention" in extra and cache.is_observing:
         cache.take_attention(*map(unpack_array, extra["attention"]))
-    memory.plan_changed({session.segments.named(n).id: step for n, step in session.plan.next_use().items()})
+    session._tell_memory()
     session.segments.changed.clear()
     return lost
 

@@ -43,6 +43,7 @@ class _State:
     policy: dict[str, Any]
     merged: dict[str, Any] | None
     attention: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None
+    since_eviction: int
 
 
 class SessionLasting(SessionSteps):
@@ -165,6 +166,7 @@ class SessionLasting(SessionSteps):
                 copy.deepcopy(self.policy.__dict__),
                 None if self.merged is None else copy.deepcopy(self.merged.__dict__),
                 self._cache.attention_state(),
+                self._cache.since_eviction,
             )
             return self._checkpoints.add(state, copies_all=self.merged is not None)
 
@@ -195,6 +197,7 @@ class SessionLasting(SessionSteps):
                 self.merged.__dict__.update(copy.deepcopy(state.merged))
             self._plan = state.plan
             self._turn_is_over = True
+            self._cache.since_eviction = state.since_eviction
             if state.attention is not None:
                 self._cache.take_attention(*state.attention)
             loaded = len(set(self.residents.stay.tolist()) - before)

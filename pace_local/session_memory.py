@@ -147,10 +147,19 @@ class SessionMemory:
         for segment in saved:
             self._emit(Isolated(segment.name, len(segment), aside.residents, aside.seconds))
 
-    def plan_changed(self, uses: dict[int, int]) -> None:
-        """Which segments will be read now, and in how many steps: what is needed last is dropped first."""
+    def plan_changed(self, steps: Sequence[Sequence[int]]) -> None:
+        """Know what each step will read, nearest first: what is needed last is dropped first.
+
+        What this step and the next read is fetched from the disk meanwhile.
+        """
+        uses: dict[int, int] = {}
+        for away, reads in enumerate(steps):
+            groups = map(self.working_set.group_id, self.focus.alike(reads)) if self.focuses else ()
+            for owner in (*reads, *groups):
+                if owner is not None:
+                    uses.setdefault(owner, away)
         self._uses = uses
-        self.store.prefetch(segment for segment, step in uses.items() if step <= 1)
+        self.store.prefetch(owner for owner, away in uses.items() if away <= 1)
 
     def bring(self, segments: Sequence[int], reason: str) -> list[int]:
         """Bring back what is missing of some segments; returns those that were not saved."""

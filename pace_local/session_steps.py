@@ -33,12 +33,17 @@ class SessionSteps(SessionCore):
 
     def _start_plan(self, plan: Plan, is_next: bool) -> None:
         self._plan = plan
-        if is_next:
-            self._step_is_due = True
-            self._asked = []
-        self._memory.plan_changed({self.segments.named(n).id: step for n, step in plan.next_use().items()})
+        self._asked = []
+        self._step_is_due = self._step_is_due or is_next
+        self._tell_memory()
         if not self._working:
             self._write_down()
+
+    def _tell_memory(self) -> None:
+        if self.engine.ctx is not None:
+            self._memory.plan_changed(
+                [[self.segments.named(name).id for name in step.reads] for step in self._plan]
+            )
 
     def recall(self, name: str) -> None:
         """Have a segment back now, as one that the current step reads.

@@ -390,6 +390,10 @@ class WorkingSet:
         """Take a unit out of the cache."""
         self._cache.drop(self.resident_ranks(segment))
 
+    def group_id(self, group: Sequence[int]) -> int | None:
+        """What segments that were read together are saved under, if they were."""
+        return self._groups.get(tuple(sorted(group)))
+
     def _group_owner(self, group: Sequence[int]) -> int:
         """Groups are saved under ids of their own, below those of segments."""
         return self._groups.setdefault(tuple(sorted(group)), self._new_owner())

@@ -172,7 +172,7 @@ def test_a_step_that_was_due_is_due_again(model: Model) -> None:
         session.plan = Plan([Step("do it", reads=["spec:stock"])])
         checkpoint = session.checkpoint()
         for _ in range(2):
-            session.append("use it", kind="file")
+            session.append("use it")
             session.restore(checkpoint)
         assert len(hearing.of(events.Focused)) == 2
 
@@ -184,7 +184,7 @@ def test_a_name_means_what_it_meant_before_it_was_reread(model: Model) -> None:
         old, rows = session.segments.named("spec:stock"), plain_rows(session, "spec:stock")
         checkpoint = session.checkpoint()
         session.plan = Plan([Step("do it", reads=["spec:stock"])])
-        session.append("use it", kind="file")
+        session.append("use it")
         assert session.segments.named("spec:stock").id != old.id
         session.restore(checkpoint)
         assert session.segments.named("spec:stock") == old
@@ -199,7 +199,7 @@ def test_after_what_was_computed_again_it_has_what_was_first(model: Model) -> No
         rows = rows_of(session)
         checkpoint = session.checkpoint()
         session.plan = Plan([Step("do it", reads=["spec:mail"])])
-        session.append("use it", kind="file")
+        session.append("use it")
         assert session.segments.named("spec:mail").isolated
         session.restore(checkpoint)
         assert rows_of(session) == rows
@@ -209,7 +209,7 @@ def test_after_what_was_computed_again_it_has_what_was_first(model: Model) -> No
 def test_it_is_told(model: Model) -> None:
     hearing = Hearing()
     with working_session(model, hearing) as session:
-        read_before(session, 3)
+        read_before(session, 1)
         n, length = session.n_residents, session.session_length
         checkpoint = session.checkpoint()
         stays = set(session.residents.stay.tolist())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -208,17 +209,25 @@ def test_a_restore_that_fails_can_be_tried_again(model: Model, point: str) -> No
     raise AssertionError("there are more operations than were tried")
 
 
-def test_what_a_device_has_lost_is_decoded_again(model: Model) -> None:
+def test_what_a_device_has_lost_is_decoded_again(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     hearing = Hearing()
     with working_session(model, hearing, policy="pace", soft_target=0.6) as session:
         chatter(session, 3)
         checkpoint, before = session.checkpoint(), seen_of(session)
-        assert session.engine.cache is not None
-        session.engine.cache.fail_next("compute")
-        for _ in range(40):
-            session.append(TALK)
-            if hearing.of(events.Rebuilt):
-                break
+        cache = session.engine.cache
+        assert cache is not None
+        place = cache.place
+
+        def fails(*arguments: Any) -> Any:
+            cache.fail_next("compute")
+            return place(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(cache, "place", fails)
+            for _ in range(40):
+                session.append(TALK)
+                if hearing.of(events.Rebuilt):
+                    break
         assert hearing.of(events.Rebuilt)
         session.restore(checkpoint)
         session.check()

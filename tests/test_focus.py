@@ -92,7 +92,7 @@ def test_residents_are_sinks_pins_and_reads(model: Model, hearing: Hearing, name
         chatter(session, 8)
         answered(session)
         plan_reads(session, *names)
-        session.append("use it", name="a text", kind="file")
+        session.append("use it", name="a text", isolated=False)
         assert seen == [exactly(session, names)]
         event = started(hearing)
         assert (event.step, event.residents) == ("do it", len(seen[0]))
@@ -133,7 +133,7 @@ def test_pinned_segments_stay(model: Model, hearing: Hearing) -> None:
         session.pin("spec:mail")
         answered(session)
         plan_reads(session, "spec:stock")
-        session.append("x", kind="file")
+        session.append("x")
         assert seen == [exactly(session, ["spec:stock", "spec:mail"])]
 
 
@@ -144,9 +144,35 @@ def test_a_step_starts_once(model: Model, hearing: Hearing) -> None:
         plan_reads(session, "spec:stock")
         for number in range(3):
             session.append(f"a file of the step {number}", kind="file", name=f"file:{number}")
+            if not number:
+                session.append("use it")
             list(session.generate("go on", max_tokens=3))
         assert len(hearing.of(events.Focused)) == 1
-        assert {f"file:{number}" for number in range(3)} <= resident_names(session)
+        assert {"file:1", "file:2"} <= resident_names(session)
+
+
+def test_a_text_that_is_only_read_starts_no_step(model: Model, hearing: Hearing) -> None:
+    """It may be what the step is to read; the question comes after it."""
+    with working_session(model, hearing) as session:
+        read_specs(session)
+        answered(session)
+        plan_reads(session, "spec:stock")
+        session.append("a file", kind="file")
+        session.append("RATE is 54", name="spec:new")
+        session.append("another", kind="tool", isolated=False)
+        assert not hearing.of(events.Focused)
+        session.append("use it")
+        assert len(hearing.of(events.Focused)) == 1
+
+
+def test_a_plan_with_the_same_step_does_not_start_it_again(model: Model, hearing: Hearing) -> None:
+    with working_session(model, hearing) as session:
+        read_specs(session)
+        plan_reads(session, "spec:stock")
+        answered(session)
+        session.plan = Plan([*session.plan, Step("and then", reads=["spec:mail"])])
+        answered(session)
+        assert len(hearing.of(events.Focused)) == 1
 
 
 def test_step_done_starts_the_next(model: Model, hearing: Hearing) -> None:
@@ -234,8 +260,7 @@ def test_recomputed_since_near_copies_were_resident(model: Model, hearing: Heari
         assert event.reason == "texts like it were resident when it was first read"
         anew = plain_rows(session, "copy:mail")
         assert anew != among
-        answered(session)
-        plan_reads(session, "copy:mail")
+        plan_reads(session, "copy:mail", text="again")
         answered(session)
         assert started(hearing).reads == {"copy:mail": "kept"}, "once is enough"
         assert plain_rows(session, "copy:mail") == anew
@@ -271,7 +296,7 @@ def test_reread(model: Model, hearing: Hearing) -> None:
         old = session.segments.named("spec:stock")
         answered(session)
         plan_reads(session, "spec:stock")
-        session.append("use it", kind="file", isolated=False)
+        session.append("use it")
         new = session.segments.named("spec:stock")
         assert new.id > old.id
         assert session.tokens_of(new) == session.tokens_of(old)
@@ -353,7 +378,7 @@ def test_together_a_second_time_they_are_spliced(
             decode(tokens, position)
 
         monkeypatch.setattr(session.engine, "decode", counts)
-        session.append("x", kind="file")
+        session.append("x")
         assert sum(calls) < 20, "only the new turn was decoded"
         assert rows_of(session, ["copy:orders", "copy:mail"]) == rows
         reasons = {event.reason for event in hearing.of(events.Recalled)}
@@ -420,7 +445,7 @@ def test_reads_that_exceed_the_budget(model: Model, hearing: Hearing, alike: boo
         answered(session)
         hearing.heard.clear()
         plan_reads(session, *names)
-        session.append("use them", kind="file", isolated=False)
+        session.append("use them")
         assert is_whole(session, "rules")
         assert session.n_residents <= session.config.budget
         over = {event.segment for event in hearing.of(events.ReadsOverBudget)}
@@ -438,7 +463,7 @@ def test_a_read_too_long_to_be_computed_again_is_told(model: Model, hearing: Hea
         answered(session)
         hearing.heard.clear()
         plan_reads(session, "long")
-        session.append("use it", kind="file", isolated=False)
+        session.append("use it")
         if not is_whole(session, "long"):
             assert "long" in {event.segment for event in hearing.of(events.ReadsOverBudget)}
 
@@ -454,13 +479,13 @@ def test_cancelled_while_a_step_starts(model: Model, at: int) -> None:
         hearing.heard.clear()
         hearing.act = lambda event: session.cancel() if len(hearing.heard) == at else None
         with pytest.raises(CancelledError):
-            session.append("use it", kind="file")
+            session.append("use it")
         hearing.act = lambda event: None
         assert list(session.tokens) == tokens
         assert [s.name for s in session.segments] == [s.name for s in segments]
         session.check()
         assert is_whole(session, "rules")
-        session.append("use it", kind="file")
+        session.append("use it")
         assert is_whole(session, "spec:stock")
         assert is_whole(session, "spec:mail")
 
