@@ -224,6 +224,7 @@ class SessionDisk:
             "pieces": _runs_of(cache.map.piece),
             "groups": session._memory.working_set.groups(),
             "asked": list(session._asked),
+            "mentioned": list(session._mentioned),
             "step_is_due": session._step_is_due,
             "since_eviction": cache.since_eviction,
         }
@@ -264,6 +265,7 @@ def restore(session: SessionCore, state: SessionState) -> int:
     session._asked, session._step_is_due = list(extra["asked"]), bool(extra["step_is_due"])
     cache.counters = Counters(**state.counters)  # type: ignore[arg-type]
     session._turn_start, session._turn_is_over = cache.counters.copy(), True
+    session._mentioned = list(extra["mentioned"])
     cache.since_eviction = int(extra["since_eviction"])
     session.policy.resume(extra["policy"])
     memory.restore(

@@ -38,6 +38,7 @@ class _State:
     n_turns: int
     plan: Plan
     asked: list[int]
+    mentioned: list[int]
     step_is_due: bool
     segments: Snapshot
     policy: dict[str, Any]
@@ -161,6 +162,7 @@ class SessionLasting(SessionSteps):
                 self._n_turns,
                 self._plan,
                 list(self._asked),
+                list(self._mentioned),
                 self._step_is_due,
                 self.segments.snapshot(),
                 copy.deepcopy(self.policy.__dict__),
@@ -190,7 +192,8 @@ class SessionLasting(SessionSteps):
             self.segments.restore(state.segments)
             self._memory.forget_from(saved.n_tokens, len(self.segments))
             self._role, self._prompt, self._n_turns = state.role, state.prompt, state.n_turns
-            self._pending, self._asked, self._mentioned = list(state.pending), list(state.asked), []
+            self._pending = list(state.pending)
+            self._asked, self._mentioned = list(state.asked), list(state.mentioned)
             self._step_is_due = state.step_is_due
             self.policy.__dict__.update(copy.deepcopy(state.policy))
             if self.merged is not None and state.merged is not None:

@@ -32,6 +32,11 @@ MOST_MENTIONED = 3
 """Segments that are brought back for one prompt because it mentions what they define."""
 
 
+NAMED_AT_ONCE = 512
+"""Newest segments of a session from disk whose names are looked up for prompts, as those of all later ones are.
+Reading the names of all would make the first prompt of a long session wait."""
+
+
 class SessionMemory:
     """Saves, recalls and isolates for one session.
 
@@ -101,6 +106,7 @@ class SessionMemory:
         self.store.forget_from(n_tokens)
         self.working_set.restore_groups(groups)
         self.focus.restore(crowded)
+        self._n_named = max(0, len(self._segments) - NAMED_AT_ONCE)
 
     def _emit(self, event: Event) -> None:
         if isinstance(event, Recalled):

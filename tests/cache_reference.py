@@ -46,6 +46,8 @@ class Slot:
 
     index: int
     position: int
+    stay: int = field(default=0, compare=False)
+    """A number for each time that a token comes into the cache."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ class CacheReference:
     """Of the running operation, in order; each is taken out as its eviction is come to."""
     since_eviction: int = 0
     """Tokens decoded since an eviction was last tried."""
+    n_stays: int = 0
     fail_next: str = "nowhere"
     n_turns: int = 0
     prompt: int | None = None
@@ -114,7 +117,8 @@ class CacheReference:
             raise Stopped("cancelled")
         slots, n, part = list(self.slots), len(self.tokens), self.parts[segment]
         for token in tokens:
-            self.slots.append(Slot(len(self.tokens), self.next_position()))
+            self.slots.append(Slot(len(self.tokens), self.next_position(), self.n_stays))
+            self.n_stays += 1
             self.tokens.append(token)
             self.owner.append(segment)
         self.parts[segment] = replace(part, end=len(self.tokens))
@@ -215,7 +219,7 @@ class CacheReference:
             self._emit("rebuilt", len(self.slots))
 
     def _close_gaps(self) -> None:
-        self.slots = [Slot(slot.index, position) for position, slot in enumerate(self.slots)]
+        self.slots = [replace(slot, position=position) for position, slot in enumerate(self.slots)]
 
     def _fail_at(self, point: str, status: str) -> None:
         if self.fail_next == point:

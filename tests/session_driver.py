@@ -10,7 +10,7 @@ from cache_reference import Event, Scored, Slot
 
 from pace_local import Model, Plan, Segment, Session, Step, events
 from pace_local.errors import CancelledError, ConfigError, ContextFullError, NativeError, PaceError
-from pace_local.policies import CacheView
+from pace_local.policies import CacheView, Policy
 from pace_local.policies.base import Scores
 
 
@@ -36,6 +36,8 @@ def plain(event: events.Event) -> Event:
             return "reads_over_budget", step, segment, kept, resident
         case events.Rebuilt(residents):
             return "rebuilt", residents
+        case events.Restored(checkpoint, withdrawn, loaded):
+            return "restored", checkpoint, withdrawn, loaded
         case events.Finished(reason):
             return "finished", reason
     raise AssertionError(f"unknown event {event}")
@@ -109,8 +111,7 @@ class SessionDriver:
         self.watch = Watch()
         self.session = Session(model, listener=self.watch, threads=1, check=check, **settings)
         self.watch.session = self.session
-        self._score = self.session.policy.score
-        self.session.policy.score = self._note_scores  # type: ignore[method-assign]
+        self._watch_scores()
         self.outcomes: list[Outcome] = []
         self._again: list[Callable[[SessionDriver], object]] = []
         self._model, self._settings = model, settings
@@ -207,11 +208,49 @@ class SessionDriver:
         self.session.engine.cache.fail_next(point)
         self._note("done")
 
-    def _note_scores(self, view: CacheView) -> Scores:
-        scores = self._score(view)
-        slots = list(map(Slot, view.token_index.tolist(), view.position.tolist()))
-        self.watch.scored.append(Scored(slots, view.session_length, scores.tolist()))
-        return scores
+    def checkpoint(self) -> int:
+        """Its id."""
+        self._again.append(SessionDriver.checkpoint)
+        self.watch.begin(None)
+        made = self.session.checkpoint()
+        self._note("done")
+        return made
+
+    def restore(self, checkpoint: int) -> str:
+        """How it ended."""
+        self._again.append(lambda driver: driver.restore(checkpoint))
+        self.watch.begin(None)
+        ending = "done"
+        try:
+            self.session.restore(checkpoint)
+        except PaceError as error:
+            ending = status_of(error)
+        self._note(ending)
+        return ending
+
+    def drop_checkpoint(self, checkpoint: int) -> str:
+        """How it ended."""
+        self._again.append(lambda driver: driver.drop_checkpoint(checkpoint))
+        ending = "done"
+        try:
+            self.session.drop_checkpoint(checkpoint)
+        except PaceError as error:
+            ending = status_of(error)
+        self._note(ending)
+        return ending
+
+    def _watch_scores(self) -> None:
+        """Note what the policy says, without a trace in the policy's own state, which checkpoints copy."""
+        policy, watch = self.session.policy, self.watch
+        own = type(policy)
+
+        def score(self: Policy, view: CacheView) -> Scores:
+            scores = own.score(self, view)
+            slots = list(map(Slot, view.token_index.tolist(), view.position.tolist()))
+            watch.scored.append(Scored(slots, view.session_length, scores.tolist()))
+            return scores
+
+        policy.__class__ = type(own.__name__, (own,), {"score": score})
 
     def _note(self, ending: str) -> None:
         residents = self.session.residents

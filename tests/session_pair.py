@@ -177,6 +177,26 @@ class SessionPair:
         self.compare_state()
         return ending
 
+    def checkpoint(self) -> None:
+        made, expected = self._driver.checkpoint(), self.reference.checkpoint()
+        assert made == expected
+        self.compare()
+
+    def restore(self, checkpoint: int) -> str:
+        ending, expected = self._driver.restore(checkpoint), self.reference.restore(checkpoint)
+        assert ending == expected, f"restore ended with {ending}, not {expected}"
+        self._turn_is_over |= ending == "done"
+        self.compare()
+        return ending
+
+    def drop_checkpoint(self, checkpoint: int) -> str:
+        ending, expected = (
+            self._driver.drop_checkpoint(checkpoint),
+            self.reference.drop_checkpoint(checkpoint),
+        )
+        assert ending == expected, f"dropping ended with {ending}, not {expected}"
+        return ending
+
     def inject(self, point: str) -> None:
         """Make the next native operation fail at a point."""
         self._driver.inject(point)

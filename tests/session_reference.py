@@ -7,9 +7,11 @@ cache is in ``cache_reference``.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 from cache_reference import CacheReference, Part, Stopped
 from session_turns import Turns
@@ -28,6 +30,9 @@ class SessionReference(CacheReference):
     turns: Turns = field(kw_only=True)
     tokenize: Callable[[str], list[int]] = field(kw_only=True)
     role: str | None = None
+    checkpoints: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """What each of them brings back, by its id."""
+    n_checkpoints: int = 0
 
     # Operations
 
@@ -117,6 +122,46 @@ class SessionReference(CacheReference):
 
     def step_done(self) -> None:
         self.steps = self.steps[1:]
+
+    # Checkpoints
+
+    RESTORED: ClassVar[tuple[str, ...]] = (
+        "tokens",
+        "owner",
+        "parts",
+        "slots",
+        "steps",
+        "n_turns",
+        "prompt",
+        "pending",
+        "role",
+        "since_eviction",
+    )
+    """All that a checkpoint brings back."""
+
+    def checkpoint(self) -> int:
+        """Its id."""
+        self._begin(None)
+        self.n_checkpoints += 1
+        self.checkpoints[self.n_checkpoints] = {name: copy.copy(getattr(self, name)) for name in self.RESTORED}
+        return self.n_checkpoints
+
+    def restore(self, checkpoint: int) -> str:
+        """How :meth:`Session.restore` ends."""
+        self._begin(None)
+        if checkpoint not in self.checkpoints:
+            return "config"
+        length, held = len(self.tokens), {slot.stay for slot in self.slots}
+        for name, value in self.checkpoints[checkpoint].items():
+            setattr(self, name, copy.copy(value))
+        self.checkpoints = {made: state for made, state in self.checkpoints.items() if made <= checkpoint}
+        loaded = len([slot for slot in self.slots if slot.stay not in held])
+        self._emit("restored", checkpoint, length - len(self.tokens), loaded)
+        return "done"
+
+    def drop_checkpoint(self, checkpoint: int) -> str:
+        """How :meth:`Session.drop_checkpoint` ends."""
+        return "config" if self.checkpoints.pop(checkpoint, None) is None else "done"
 
     # Figures
 

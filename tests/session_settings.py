@@ -39,5 +39,6 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "bounded": _BY_AGE,
     "pace": _BY_AGE,
     "pace_hybrid": _POOLED,
+    "pace_focus": _BY_AGE,
 }
 """Policy -> some sets of its parameters, the defaults among them."""

@@ -19,6 +19,7 @@ from pace_local.eval.cells import CEILING, Cell, EvalSettings, specifications_of
 from pace_local.eval.journal import Results
 from pace_local.eval.play import Play, plan_of
 from pace_local.eval.runner import trial_of, whole_probes
+from pace_local.eval.trial import SYSTEM_PROMPT
 from pace_local.session import Session
 from pace_local.terminal import Stop
 from pace_local.testing import TinySpec
@@ -217,14 +218,17 @@ def test_how_each_read_came_back_is_noted(whole: tuple[Results, Watch, Path]) ->
 
 def test_a_ceiling_has_all_and_nothing_else(model: Model, whole: tuple[Results, Watch, Path]) -> None:
     results, *_ = whole
+    system = len(model.tokenize(SYSTEM_PROMPT))
     for reads in SETTINGS.reads:
-        for probe in results.probes(f"alike/{CEILING}/-/{reads}", 1):
+        asked = whole_probes(trial_of(model, SETTINGS, "alike", 1, reads), reads)
+        for entry, probe in zip(asked, results.probes(f"alike/{CEILING}/-/{reads}", 1), strict=True):
             assert probe.residency == 1
             # Its session is the system prompt, what it reads, the question and the answer: all still there.
             assert probe.residents == probe.session_tokens
             assert (probe.farthest or 0) < probe.session_tokens
             told = sum(read.tokens for read in probe.reads)
-            assert told < probe.session_tokens < told + 3500
+            rest = probe.session_tokens - system - told - len(model.tokenize(entry.text))
+            assert 0 < rest - probe.generated_tokens < 64 * (reads + 3)  # role markers
 
 
 def test_a_policy_that_cannot_hold_it_is_refused_and_not_tried_again(model: Model, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.pair: SessionPair | None = None
 
     @initialize(
-        policy=st.sampled_from(sorted(POLICIES)),
+        policy=st.sampled_from([name for name in sorted(POLICIES) if not POLICIES[name].focuses]),
         budget=st.integers(96, 160),
         headroom=st.integers(16, 40),
         slack=st.integers(0, 60),
@@ -72,6 +72,8 @@ class SessionMachine(RuleBasedStateMachine):
             budget=budget,
             headroom=headroom,
             position_cap=budget + headroom + slack,
+            # what comes back from the store is tried in test_working_set_machine.py
+            recall=False,
             **settings,
         )
 
@@ -129,6 +131,24 @@ class SessionMachine(RuleBasedStateMachine):
     def pin(self, data: st.DataObject, pinned: bool) -> None:
         self.both.pin(data.draw(st.sampled_from(self.both.names)), pinned)
 
+    @precondition(lambda self: self.both.reference.fail_next == "nowhere")
+    @rule()
+    def checkpoint(self) -> None:
+        self.both.checkpoint()
+
+    @precondition(lambda self: self.both.reference.n_checkpoints)
+    @rule(back=st.integers(-1, 3))
+    def restore(self, back: int) -> None:
+        """One of the latest, or one that never was."""
+        self.both.restore(self.both.reference.n_checkpoints - back)
+
+    @precondition(lambda self: self.both.reference.n_checkpoints)
+    @rule(back=st.integers(-1, 3))
+    def drop_checkpoint(self, back: int) -> None:
+        self.both.drop_checkpoint(self.both.reference.n_checkpoints - back)
+
+    # what a checkpoint holds and a device then loses is tried in test_checkpoints_copies.py
+    @precondition(lambda self: not self.both.reference.checkpoints)
     @rule(point=st.sampled_from(["plan", "plan", "allocate", "compute"]))
     def inject(self, point: str) -> None:
         self.both.inject(point)
