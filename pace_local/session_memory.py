@@ -33,7 +33,7 @@ MOST_MENTIONED = 3
 
 
 NAMED_AT_ONCE = 512
-"""Newest segments of a session from disk whose names are looked up for prompts, as those of all later ones are.
+"""Newest segments of a session from disk whose names are looked up for prompts, as those of later ones are.
 Reading the names of all would make the first prompt of a long session wait."""
 
 

@@ -15,6 +15,7 @@ from pace_local.merging import MergedEntries
 from pace_local.model import Model
 from pace_local.plan import Plan
 from pace_local.policies import CacheView, Policy
+from pace_local.recall import StoreStats
 from pace_local.residents import ResidentMap
 from pace_local.segments import Segment, SegmentTable
 from pace_local.session_cache import Eviction, SessionCache
@@ -113,6 +114,11 @@ class SessionView:
             if segment != self._prompt:
                 reads.append(Read(segment, step))
         return reads
+
+    @property
+    def saved(self) -> StoreStats:
+        """What the store of saved keys and values holds, and has done."""
+        return self._memory.store.stats
 
     @property
     def arrivals(self) -> Mapping[int, str]:

@@ -61,6 +61,10 @@ class TurnStats:
     """Resident set of this process."""
     device_bytes: dict[str, int]
     """Used memory of each device other than the CPU, as its driver says."""
+    saved_host_bytes: int = 0
+    """Main memory that saved keys and values take; part of ``host_bytes``."""
+    saved_disk_bytes: int = 0
+    """Disk that they take."""
 
     @property
     def residency(self) -> float | None:
@@ -94,6 +98,11 @@ class TurnStats:
             f"wrote {self.generated_tokens:,} in {self.generated_seconds:.1f} s "
             f"({_rate(self.generated_tokens, self.generated_seconds)})",
         ]
+        if self.saved_host_bytes or self.saved_disk_bytes:
+            lines.append(
+                f"saved for recall: {_megabytes(self.saved_host_bytes)} in memory, "
+                f"{_megabytes(self.saved_disk_bytes)} on disk"
+            )
         for read in self.reads:
             if read.step == 0:
                 distance = (

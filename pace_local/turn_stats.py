@@ -18,6 +18,7 @@ def take_stats(session: SessionView, now: Counters, start: Counters) -> TurnStat
     """Figures of a session; counts since ``start`` are those of the turn."""
     cache = session.engine.cache
     held = cache.bytes_held() if cache else _native.BytesHeld(0, 0, 0, 0, 0)
+    saved = session.saved
     return TurnStats(
         policy=session.policy.name,
         session_tokens=session.session_length,
@@ -48,6 +49,8 @@ def take_stats(session: SessionView, now: Counters, start: Counters) -> TurnStat
         device_bytes={
             device.name: device.total - device.free for device in _native.devices() if device.kind != "cpu"
         },
+        saved_host_bytes=saved.host_bytes,
+        saved_disk_bytes=saved.disk_bytes,
     )
 
 

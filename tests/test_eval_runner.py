@@ -252,15 +252,20 @@ def test_seeds_make_other_sessions(model: Model, tmp_path: Path) -> None:
 # Going on
 
 
-@pytest.mark.parametrize("after", [3, 17, 46], ids=["ceiling", "first probe", "second cell of a stage"])
+@pytest.mark.parametrize(
+    ("sessions", "probes", "done"),
+    [(0, 3, 1), (1, 5, 2), (3, 11, 5)],
+    ids=["a ceiling", "a first probe", "the second cell of a stage"],
+)
 def test_a_run_that_was_stopped_comes_to_the_same_summary(
-    model: Model, whole: tuple[Results, Watch, Path], tmp_path: Path, after: int
+    model: Model, whole: tuple[Results, Watch, Path], tmp_path: Path, sessions: int, probes: int, done: int
 ) -> None:
+    """Two probes a cell: stopped after so many sessions were read and so many probes answered."""
     settings = dataclasses.replace(SETTINGS, means=("auto",))
+    turns = whole[1].turns.count("alike/pace/-/3 1")
     with pytest.raises(CancelledError):
-        measure(model, settings, tmp_path, after=after)
-    done = len(lines_of(tmp_path, "done"))
-    assert done == {3: 1, 17: 2, 46: 5}[after]
+        measure(model, settings, tmp_path, after=sessions * turns + probes)
+    assert (len(lines_of(tmp_path, "probe")), len(lines_of(tmp_path, "done"))) == (probes, done)
     resumed, rest = measure(model, settings, tmp_path, run="two")
     assert len(rest.cells) == len(settings.cells()) - done
     reference = outcome(whole[0])

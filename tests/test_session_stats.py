@@ -158,7 +158,7 @@ def test_kv_bytes_do_not_grow_with_the_session(model: Model) -> None:
 
 
 def test_figures_survive_a_failure(model: Model) -> None:
-    with tiny_session(model) as session:
+    with tiny_session(model, recall=False) as session:
         session.append(TEXT)
         before = session.stats
         assert session.engine.cache is not None
