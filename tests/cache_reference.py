@@ -209,7 +209,10 @@ class CacheReference:
             reason == Reason.EVICTED and not resident.framing
             for reason, resident in zip(reasons, residents, strict=True)
         )
-        return merging is not None and merging.early > 0 and gone and Reason.SCORE in reasons
+        if merging is None or not merging.early or not gone:
+            return False
+        newest = math.floor(merging.newest_share * self._target())
+        return Reason.SCORE in reasons[: max(0, len(reasons) - newest)]
 
     def _lose_cache(self) -> None:
         """If the device is to fail now: all residents are decoded again, at positions from 0 on."""

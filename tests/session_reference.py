@@ -143,7 +143,8 @@ class SessionReference(CacheReference):
         """Its id."""
         self._begin(None)
         self.n_checkpoints += 1
-        self.checkpoints[self.n_checkpoints] = {name: copy.copy(getattr(self, name)) for name in self.RESTORED}
+        now = {name: copy.copy(getattr(self, name)) for name in self.RESTORED}
+        self.checkpoints[self.n_checkpoints] = now
         return self.n_checkpoints
 
     def restore(self, checkpoint: int) -> str:

@@ -1,4 +1,4 @@
-"""Going back gives the session that it was: the same answers, logits, residents and positions, bit for bit."""
+"""Going back gives the session that it was: the same answers, logits, residents, positions, bit for bit."""
 
 from __future__ import annotations
 

@@ -54,9 +54,19 @@ def tiny(tiny_models) -> Path:
 
 def test_all_commands_are_there():
     assert set(ALL) == {
-        *("pace", "pace ask", "pace doctor", "pace inspect", "pace models", "pace sessions", "pace tune"),
+        *(
+            "pace",
+            "pace ask",
+            "pace doctor",
+            "pace eval",
+            "pace inspect",
+            "pace models",
+            "pace sessions",
+            "pace tune",
+        ),
         *(f"pace models {action}" for action in ("list", "pull", "path", "verify", "rm")),
         *(f"pace sessions {action}" for action in ("list", "show", "rm")),
+        *(f"pace eval {action}" for action in ("recall", "spec")),
     }
 
 

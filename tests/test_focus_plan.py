@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -160,7 +159,7 @@ def test_markers_stay_with_what_they_frame(case: Case) -> None:
 
 
 def test_reasons() -> None:
-    lengths: Sequence[tuple[int, bool]] = [(2, True), (3, False), (2, True), (4, False), (1, True), (5, False)]
+    lengths = [(2, True), (3, False), (2, True), (4, False), (1, True), (5, False)]
     residents, index = [], 0
     for segment, (length, framing) in enumerate(lengths):
         residents += [Resident(index + i, segment, segment // 2, framing) for i in range(length)]

@@ -1,4 +1,4 @@
-"""What was read in isolation is the same bits whatever was resident then, and whatever becomes of it later."""
+"""What was read in isolation is the same bits, whatever was resident then and whatever becomes of it."""
 
 from __future__ import annotations
 

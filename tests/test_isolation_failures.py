@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -138,10 +139,8 @@ def test_after_evictions_for_it_the_rest_is_as_before(model: Model, point: str) 
             chatter(session, 8)
             before = state_of(session)
             operations = NthFails(session, at, point)
-            try:
+            with suppress(NativeError):
                 read_isolated(session, TEXT)
-            except NativeError:
-                pass
             operations.stop()
             session.check()
             after = state_of(session)

@@ -218,5 +218,3 @@ class NthFails:
 
 def read_isolated(session: Session, text: str, name: str = "file") -> Segment:
     return session.append(text, kind="file", name=name, isolated=True)
-
-

@@ -15,8 +15,8 @@ from typing import Any
 
 from pace_local.errors import ConfigError, FileError
 from pace_local.eval.cells import N_SPECIFICATIONS
-from pace_local.eval.line_file import LineFile, read_lines
 from pace_local.eval.measures import ProbeMeasure
+from pace_local.line_file import LineFile, read_lines
 
 NAME = "turns.jsonl"
 _ONCE_FIXED = {"specifications": N_SPECIFICATIONS, "between": 0}
@@ -124,7 +124,7 @@ class Journal:
     Raises:
         ConfigError: on entering, if the folder holds results of another model, length or budget.
         FileError: if what is in it are no results.
-        StorageError: as :class:`~pace_local.eval.line_file.LineFile`.
+        StorageError: as :class:`~pace_local.line_file.LineFile`.
     """
 
     def __init__(self, folder: Path, header: Mapping[str, Any]) -> None:

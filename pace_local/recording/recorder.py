@@ -34,6 +34,7 @@ from pace_local.sampling import Sampling
 from pace_local.segments import Kind, Segment
 from pace_local.session import Session
 from pace_local.session_core import Listener
+from pace_local.session_steps import SessionSteps
 
 
 class RecordedSession(Session):
@@ -243,7 +244,7 @@ def refuse_existing(path: str | os.PathLike[str]) -> None:
 
 def _set_plan(session: Session, plan: Plan) -> None:
     """Assign a plan as :class:`Session` does; Python has no ``super()`` for setters."""
-    setter = vars(Session)["plan"].fset
+    setter = vars(SessionSteps)["plan"].fset
     setter(session, plan)
 
 

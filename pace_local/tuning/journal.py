@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any
 
-import filelock
-
-from pace_local.errors import FileError, StorageError
+from pace_local.line_file import LineFile, bad_line
 from pace_local.tuning.measure import Measurement
 
 NAME = "points.jsonl"
+_POINT = "finished point"
 
 
 class Journal:
@@ -30,35 +26,25 @@ class Journal:
 
     def __init__(self, folder: Path | None) -> None:
         self.path = None if folder is None else folder / NAME
-        self.torn = False
-        """Whether the file ended in the midst of a line, which was cut off."""
         self._points: dict[str, Measurement] = {}
-        self._file: BinaryIO | None = None
-        self._lock: filelock.BaseFileLock | None = None
+        self._file = None if self.path is None else LineFile(self.path, _POINT)
+
+    @property
+    def torn(self) -> bool:
+        """Whether the file ended in the midst of a line, which was cut off."""
+        return self._file is not None and self._file.was_torn
 
     def __enter__(self) -> Journal:
         """Read what is there, and keep other processes from writing."""
-        if self.path is None:
+        if self._file is None:
             return self
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = filelock.FileLock(self.path.with_suffix(".lock"))
-            self._lock.acquire(timeout=0)
-        except filelock.Timeout:
-            raise StorageError(
-                f"{self.path} is being written by another process; wait for it, or give another folder"
-            ) from None
-        except (OSError, NotImplementedError) as error:
-            raise self._failure(error) from error
-        try:
-            self._file = self.path.open("a+b")
-            self._read(self.path, self._file)
-        except OSError as error:
-            self.close()
-            raise self._failure(error) from error
-        except BaseException:
-            self.close()
-            raise
+        self._file.__enter__()
+        for number, line in enumerate(self._file.lines, 1):
+            try:
+                self._points[str(line["key"])] = Measurement.from_document(line["point"])
+            except (ValueError, TypeError, KeyError):
+                self.close()
+                raise bad_line(self._file.path, number, _POINT) from None
         return self
 
     def __exit__(
@@ -69,12 +55,8 @@ class Journal:
 
     def close(self) -> None:
         """Close the file and let other processes write. Safe to call twice."""
-        file, self._file = self._file, None
-        if file is not None:
-            with contextlib.suppress(OSError):  # every line was flushed, or that was reported
-                file.close()
-        if self._lock is not None:
-            self._lock.release()
+        if self._file is not None:
+            self._file.close()
 
     def __len__(self) -> int:
         """Number of points, also those of other grids."""
@@ -91,31 +73,5 @@ class Journal:
             StorageError: if it cannot be written.
         """
         self._points[key] = point
-        if self._file is None:
-            return
-        line = json.dumps({"key": key, "settings": settings, "point": point.as_document()})
-        try:
-            self._file.write(line.encode("ascii") + b"\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            self.close()
-            raise self._failure(error) from error
-
-    def _read(self, path: Path, file: BinaryIO) -> None:
-        file.seek(0)
-        *lines, rest = file.read().split(b"\n")
-        for number, line in enumerate(lines, 1):
-            try:
-                document = json.loads(line)
-                self._points[str(document["key"])] = Measurement.from_document(document["point"])
-            except (ValueError, TypeError, KeyError):
-                raise FileError(
-                    f"{path}, line {number} is no finished point; delete the file or give another folder"
-                ) from None
-        if rest:
-            self.torn = True
-            file.truncate(sum(len(line) + 1 for line in lines))
-
-    def _failure(self, error: OSError | NotImplementedError) -> StorageError:
-        return StorageError(f"cannot write {self.path}: {getattr(error, 'strerror', None) or error}")
+        if self._file is not None:
+            self._file.add({"key": key, "settings": settings, "point": point.as_document()}, sync=True)

@@ -15,8 +15,12 @@ import filelock
 from pace_local.errors import FileError, StorageError
 
 
-def read_lines(path: Path) -> tuple[list[dict[str, Any]], bool]:
+def read_lines(path: Path, what: str = "JSON object") -> tuple[list[dict[str, Any]], bool]:
     """All whole lines of a file, and whether it ends in the midst of a line, which is left out.
+
+    Args:
+        path: of the file.
+        what: a line holds, for the message.
 
     Raises:
         FileError: if it cannot be read, or another line is no JSON object.
@@ -33,11 +37,14 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], bool]:
         except ValueError:
             document = None
         if not isinstance(document, dict):
-            raise FileError(
-                f"{path}, line {number} is no JSON object; delete the file or give another folder"
-            )
+            raise bad_line(path, number, what)
         found.append(document)
     return found, bool(rest)
+
+
+def bad_line(path: Path, number: int, what: str) -> FileError:
+    """What to raise for a line, counted from 1, that does not hold what it should."""
+    return FileError(f"{path}, line {number} is no {what}; delete the file or give another folder")
 
 
 class LineFile:
@@ -45,14 +52,16 @@ class LineFile:
 
     Args:
         path: made with its folder if it is not there.
+        what: a line holds, for messages.
 
     Raises:
         FileError: on entering, if it holds anything but JSON lines.
         StorageError: if it cannot be written, or another process is writing it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, what: str = "JSON object") -> None:
         self.path = path
+        self._what = what
         self.lines: list[dict[str, Any]] = []
         """What was in it, and what was added."""
         self.was_torn = False
@@ -74,7 +83,7 @@ class LineFile:
             raise self._failure(error) from error
         try:
             self._file = self.path.open("ab")
-            self.lines, self.was_torn = read_lines(self.path)
+            self.lines, self.was_torn = read_lines(self.path, self._what)
             if self.was_torn:
                 whole = self.path.read_bytes().rpartition(b"\n")
                 self._file.truncate(len(whole[0]) + len(whole[1]))
