@@ -124,7 +124,7 @@ class Focus:
     def _facts(self, segment: int) -> ReadFacts:
         missing = self._working_set.missing(segment)
         return ReadFacts(
-            is_whole=not len(missing) and not self._working_set.is_of_group(segment),
+            is_whole=not len(missing) and self._working_set.is_own(segment),
             is_saved=not len(missing) or self._working_set.store.covers(segment, missing),
             is_isolated=self._segments[segment].isolated,
             was_crowded=segment in self.crowded,
@@ -157,7 +157,7 @@ class Focus:
 
     def _bring(self, wanted: Sequence[int], choices: dict[int, Choice]) -> None:
         for segment in wanted:
-            if self._working_set.is_of_group(segment):
+            if not self._working_set.is_own(segment):
                 self._working_set.remove(segment)
         missing = {segment: len(self._working_set.missing(segment)) for segment in wanted}
         began = time.perf_counter()

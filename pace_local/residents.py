@@ -11,6 +11,8 @@ import numpy.typing as npt
 from pace_local.policies.base import Attention, CacheView
 
 NO_PIECE = -1
+CHANGED = -2
+"""As a piece: what is cached of the token is not what it was when it came in, and no piece holds it."""
 NO_STAY = -1
 
 
@@ -186,7 +188,7 @@ class ResidentMap:
 
     def change(self) -> None:
         """What is cached of all residents has changed: no piece holds it, and their stays are new."""
-        self.piece[:] = NO_PIECE
+        self.piece[:] = CHANGED
         self.stay[:] = self._stays(self._n)
 
     def rows(self, ranks: npt.NDArray[np.int64]) -> Rows:

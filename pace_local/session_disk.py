@@ -148,7 +148,7 @@ class SessionDisk:
         working_set, store = self._session._memory.working_set, self._session._memory.store
         residents = self._cache.map
         for piece in np.unique(residents.piece).tolist():
-            if piece != NO_PIECE and piece not in self._kept:
+            if piece >= 0 and piece not in self._kept:
                 try:
                     store.keep(piece)
                     self._kept.add(piece)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,12 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pace_local.config import SessionConfig
-from pace_local.errors import StorageError
 from pace_local.events import Event, Focused, Isolated, Recalled
 from pace_local.focus import Focus
 from pace_local.policies import Policy
 from pace_local.recall import Store, default_disk_bytes, default_host_bytes
-from pace_local.residents import NO_PIECE
 from pace_local.segments import Kind, Segment, SegmentTable
 from pace_local.session_cache import SessionCache
 from pace_local.working_set import WorkingSet
@@ -92,13 +89,9 @@ class SessionMemory:
         )
 
     def move_to(self, folder: Path) -> None:
-        """Have all that is saved in a folder from now on; pieces that are there already are forgotten."""
-        old, new = self.store, self._open_store(folder)
-        for piece in old.pieces():
-            with contextlib.suppress(StorageError):  # lost meanwhile
-                new.put(piece.segment, piece.token_index, old.get(piece.id))
-        self._cache.map.piece[:] = NO_PIECE
-        self.store = self.working_set.store = new
+        """Have all that is saved in a folder from now on."""
+        old, self.store = self.store, self._open_store(folder)
+        self.working_set.move_to(self.store)
         old.close()
 
     def restore(self, crowded: set[int], groups: Sequence[Sequence[int]], n_tokens: int) -> None:

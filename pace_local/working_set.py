@@ -19,11 +19,15 @@ from pace_local.config import SessionConfig
 from pace_local.errors import NativeError, StorageError
 from pace_local.events import Event, Isolated, ReadsOverBudget
 from pace_local.recall import Piece, Store
-from pace_local.residents import NO_PIECE, Rows
+from pace_local.residents import CHANGED, NO_PIECE, Rows
 from pace_local.segments import Segment, SegmentTable
 from pace_local.session_cache import SessionCache
 
 TokenIndex = npt.NDArray[np.int64]
+
+_MIXED = -1
+"""What segments are saved under that were isolated once and then decoded again among others; groups have
+lower ids."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,8 @@ class WorkingSet:
         piece = self.store.put(owner, residents.token_index[ranks], block, keep=self.kept is not None)
         if self.kept is not None:
             self.kept.add(piece.id)
+        if owner < 0:
+            self._group_of_piece[piece.id] = owner
         if piece.where != "gone":
             residents.piece[ranks] = piece.id
         return piece
@@ -136,13 +142,17 @@ class WorkingSet:
         for segment_id in np.unique(residents.segment[ranks[owners == 0]]).tolist():
             segment = self._segments[segment_id]
             owner = self._owner(segment) if segment.kind == "framing" else segment_id
-            owners[(owners == 0) & (residents.segment[ranks] == segment_id)] = owner
+            own = (owners == 0) & (residents.segment[ranks] == segment_id)
+            owners[own] = owner
+            if self._segments[owner].isolated:
+                # Read again after a device had failed: among others, and no more what it was.
+                owners[own & (residents.piece[ranks] == CHANGED)] = _MIXED
         return {int(owner): ranks[owners == owner] for owner in np.unique(owners)}
 
     def _is_saved(self, ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Whether residents are in a piece that the store still has, shape [n]."""
         pieces = self._cache.map.piece[ranks]
-        lost = [piece for piece in np.unique(pieces).tolist() if piece == NO_PIECE or not self._has(piece)]
+        lost = [piece for piece in np.unique(pieces).tolist() if piece < 0 or not self._has(piece)]
         return ~np.isin(pieces, lost)
 
     def _has(self, piece: int) -> bool:
@@ -157,14 +167,33 @@ class WorkingSet:
         ranks = np.arange(len(self._cache.map))
         return list(self._owners(ranks[~self._is_saved(ranks)]).items())
 
+    def is_own(self, segment: int) -> bool:
+        """Whether what is resident of a segment is as it was when it was read by itself."""
+        pieces = np.unique(self._cache.map.piece[self.resident_ranks(segment)]).tolist()
+        isolated = self._segments[segment].isolated
+        return not any(piece in self._group_of_piece or (isolated and piece == CHANGED) for piece in pieces)
+
     def groups(self) -> list[list[int]]:
         """Segments that were saved as read together: the id that they are saved under, then theirs."""
         return [[owner, *group] for group, owner in self._groups.items() if self.store.pieces_of(owner)]
 
+    def move_to(self, store: Store) -> None:
+        """Have all that is saved in another store, which is empty, under new ids."""
+        ids: dict[int, int] = {}
+        for piece in self.store.pieces():
+            with suppress(StorageError):  # lost meanwhile
+                ids[piece.id] = store.put(piece.segment, piece.token_index, self.store.get(piece.id)).id
+        held = self._cache.map.piece
+        held[:] = [ids.get(piece, min(piece, NO_PIECE)) for piece in held.tolist()]
+        self._group_of_piece = {
+            ids[piece]: owner for piece, owner in self._group_of_piece.items() if piece in ids
+        }
+        self.store = store
+
     def restore_groups(self, groups: Sequence[Sequence[int]]) -> None:
         """Know again what :meth:`groups` said."""
         self._groups = {tuple(group): owner for owner, *group in groups}
-        for owner in self._groups.values():
+        for owner in (_MIXED, *self._groups.values()):
             self._group_of_piece.update((piece.id, owner) for piece in self.store.pieces_of(owner))
 
     # Bringing back
@@ -373,18 +402,12 @@ class WorkingSet:
             return True
         self._read_again(group)
         self.store.drop(owner)
-        piece = self.save(np.flatnonzero(np.isin(residents.token_index, units)), owner)
-        self._group_of_piece[piece.id] = owner
+        self.save(np.flatnonzero(np.isin(residents.token_index, units)), owner)
         return False
 
     def forget_from(self, n_segments: int) -> None:
         """Segments from this id on are no more, nor is what was read together with them."""
         self._groups = {group: owner for group, owner in self._groups.items() if group[-1] < n_segments}
-
-    def is_of_group(self, segment: int) -> bool:
-        """Whether what is resident of a segment was read together with others."""
-        pieces = np.unique(self._cache.map.piece[self.resident_ranks(segment)])
-        return any(int(piece) in self._group_of_piece for piece in pieces)
 
     def remove(self, segment: int) -> None:
         """Take a unit out of the cache."""
@@ -399,7 +422,7 @@ class WorkingSet:
         return self._groups.setdefault(tuple(sorted(group)), self._new_owner())
 
     def _new_owner(self) -> int:
-        return min(self._groups.values(), default=0) - 1
+        return min(self._groups.values(), default=_MIXED) - 1
 
     def _read_again(self, segments: Sequence[int]) -> None:
         """Compute keys and values of some segments again, in isolation, in the order of their tokens.

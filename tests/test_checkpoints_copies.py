@@ -72,8 +72,8 @@ def test_what_has_left_is_copied_once(model: Model) -> None:
                 header = block_bytes(session, 1)
                 assert of(session, each).n_bytes <= per_token * tokens + header * blocks
         assert left != {0}
-        blocks = [[id(held.block) for held in of(session, each).held] for each in checkpoints]
-        assert blocks[0] == blocks[1] == blocks[2], "and shared"
+        shared = [[id(held.block) for held in of(session, each).held] for each in checkpoints]
+        assert shared[0] == shared[1] == shared[2], "and shared"
 
 
 def test_what_came_after_it_is_not_copied(model: Model) -> None:

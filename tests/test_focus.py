@@ -328,7 +328,7 @@ def test_reread_leaves_the_question_alone(model: Model, hearing: Hearing) -> Non
 
 def reference_together(model: Model, names: Iterable[str]) -> list[bytes]:
     """Read one after the other, with nothing else between."""
-    with working_session(model, isolate=False) as fresh:
+    with working_session(model, isolate=False, budget=448) as fresh:
         for name in names:
             fresh.append(COPIES[name], name=name)
         return plain_rows_at(fresh, slice(17, None))
@@ -389,7 +389,7 @@ def test_together_a_second_time_they_are_spliced(
 
 def test_from_alone_to_together_and_back(model: Model, hearing: Hearing) -> None:
     """Each time with the rows that it must have, though the tokens are the same."""
-    with working_session(model, hearing) as session:
+    with working_session(model, hearing, budget=320) as session:
         read_copies(session)
         alone = {name: plain_rows(session, name) for name in COPIES}
         pair, other = ["copy:orders", "copy:mail"], ["copy:stock", "copy:mail"]

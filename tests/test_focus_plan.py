@@ -20,7 +20,7 @@ class Sinks(Policy):
     name = "sinks"
 
     def __init__(self, sinks: int) -> None:
-        self.sinks = sinks  # type: ignore[misc]
+        self.sinks = sinks
 
     def score(self, view: CacheView) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         raise AssertionError("nothing is scored when a step starts")
@@ -165,14 +165,14 @@ def test_reasons() -> None:
         residents += [Resident(index + i, segment, segment // 2, framing) for i in range(length)]
         index += length
     plan = Case(tuple(residents), 99, frozenset({1}), (3,), 2).plan()
-    sink, pinned, read, framing, gone = (
+    sink, pinned, read, marker, gone = (
         Reason.SINK,
         Reason.PINNED,
         Reason.READ,
         Reason.FRAMING,
         Reason.EVICTED,
     )
-    expected = [sink] * 2 + [pinned] * 3 + [framing] * 2 + [read] * 4 + [gone] * 6
+    expected = [sink] * 2 + [pinned] * 3 + [marker] * 2 + [read] * 4 + [gone] * 6
     assert plan.reasons.tolist() == expected
 
 

@@ -286,7 +286,8 @@ def test_the_setting_decides(model: Model, hearing: Hearing, recall: bool | None
 
 
 def test_a_policy_that_merges_cannot_recall(model: Model) -> None:
-    for settings in ({"recall": True}, {"isolate": True}):
+    for setting in ("recall", "isolate"):
+        settings: dict[str, Any] = {setting: True}
         with pytest.raises(ConfigError, match="policy 'merge' merges what it evicts"):
             working_session(model, policy="merge", **settings)
 

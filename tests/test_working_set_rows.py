@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pace_local.residents import NO_PIECE, NO_STAY, ResidentMap, Rows
+from pace_local.residents import CHANGED, NO_PIECE, NO_STAY, ResidentMap, Rows
 
 CAPACITY = 48
 Facts = tuple[int, int, bool, int, bool, int]
@@ -23,11 +23,8 @@ def facts_of(index: int, salt: int) -> Facts:
 def rows_of(indices: list[int], stays: list[int], salt: int) -> Rows:
     columns = [list(column) for column in zip(*(facts_of(i, salt) for i in indices), strict=True)] or [[]] * 6
     types: tuple[Any, ...] = (np.int32, np.int32, np.bool_, np.int8, np.bool_, np.int64)
-    return Rows(
-        np.array(indices, dtype=np.int64),
-        *(np.array(column, dtype=kind) for column, kind in zip(columns, types, strict=True)),
-        np.array(stays, dtype=np.int64),
-    )
+    arrays = [np.array(column, dtype=kind) for column, kind in zip(columns, types, strict=True)]
+    return Rows(*(np.array(indices, dtype=np.int64), *arrays, np.array(stays, dtype=np.int64)))
 
 
 class Model:
@@ -127,7 +124,7 @@ def test_any_order_of_operations(data: st.DataObject) -> None:
             residents.change()
             for index in model.indices:
                 position, facts, _ = model.held[index]
-                model.held[index] = (position, (*facts[:5], NO_PIECE), model.next_stay)
+                model.held[index] = (position, (*facts[:5], CHANGED), model.next_stay)
                 model.next_stay += 1
         model.compare(residents)
 

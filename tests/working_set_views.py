@@ -99,7 +99,7 @@ def ranks_of(session: Session, name: str) -> Any:
 def is_whole(session: Session, name: str) -> bool:
     """Whether all of a segment is resident."""
     segment = session.segments.named(name)
-    return np.count_nonzero(session.residents.segment == segment.id) == len(segment)
+    return int(np.count_nonzero(session.residents.segment == segment.id)) == len(segment)
 
 
 def resident_names(session: Session) -> set[str]:
