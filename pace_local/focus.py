@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -93,13 +93,11 @@ class Focus:
         over = [segment for segment in reads if segment not in fitting]
         for segment in over:
             self._working_set.tell_over_budget(segment)
-        alike = self.alike(fitting)
-        choices = choose_means({s: self._facts(s) for s in fitting}, alike, self._config.means)
+        choices = choose_means({s: self._facts(s) for s in fitting}, self._config.means)
+        sequence = [segment for segment in fitting if choices[segment].means == "together"]
         arrive = [segment for segment in fitting if choices[segment].means in ("kept", "spliced")]
-        self._clear([*beside, *arrive, *over])
-        for group in [sorted(fitting)] if self._config.means == "together" and fitting else alike:
-            if choices[group[0]].means == "together":
-                self._read_together(group, choices)
+        self._clear([*beside, *arrive, *sequence, *over])
+        self._read_together(sequence, choices)
         self._bring([*beside, *arrive], choices)
         for segment in fitting:
             if choices[segment].means == "recomputed":
@@ -110,16 +108,6 @@ class Focus:
                 self._timed(segment, choices[segment], functools.partial(self._reread, segment))
         means: dict[str, Means] = {self._segments[s].name: choices[s].means for s in fitting}
         self._emit(Focused(step, means, len(self._cache.map), time.perf_counter() - began))
-
-    def alike(self, reads: Iterable[int]) -> list[list[int]]:
-        """Groups of reads that are alike, two or more each, in order of segments."""
-        groups: list[list[int]] = []
-        for segment in sorted(set(reads)):
-            near = [group for group in groups if self.shingles.most_alike(segment, set(group))[1] >= ALIKE]
-            for group in near:
-                groups.remove(group)
-            groups.append(sorted([segment, *(member for group in near for member in group)]))
-        return [group for group in groups if len(group) > 1]
 
     def _facts(self, segment: int) -> ReadFacts:
         missing = self._working_set.missing(segment)
@@ -139,21 +127,17 @@ class Focus:
         if len(plan.keep) < len(view):
             self._cache.leave_only(view, plan, reads, began, time.perf_counter() - began)
 
-    def _read_together(self, group: Sequence[int], choices: dict[int, Choice]) -> None:
+    def _read_together(self, segments: Sequence[int], choices: dict[int, Choice]) -> None:
+        if not segments:
+            return
         began = time.perf_counter()
-        was_saved = self._working_set.bring_group(group)
+        means = self._working_set.bring_sequence(segments)
         seconds = time.perf_counter() - began
-        for segment in group:
-            reason = choices[segment].reason + ("; they were saved together" if was_saved else "")
-            self._emit(
-                Recalled(
-                    self._segments[segment].name,
-                    "together",
-                    reason,
-                    len(self._working_set.unit(segment)),
-                    seconds,
-                )
-            )
+        for segment, how in means.items():
+            choices[segment] = Choice(how, choices[segment].reason)
+            if how != "kept":
+                name, tokens = self._segments[segment].name, len(self._working_set.unit(segment))
+                self._emit(Recalled(name, how, choices[segment].reason, tokens, seconds))
 
     def _bring(self, wanted: Sequence[int], choices: dict[int, Choice]) -> None:
         for segment in wanted:

@@ -153,10 +153,8 @@ class SessionMemory:
         """
         uses: dict[int, int] = {}
         for away, reads in enumerate(steps):
-            groups = map(self.working_set.group_id, self.focus.alike(reads)) if self.focuses else ()
-            for owner in (*reads, *groups):
-                if owner is not None:
-                    uses.setdefault(owner, away)
+            for owner in (*reads, *self.working_set.sequence_ids(reads)):
+                uses.setdefault(owner, away)
         self._uses = uses
         self.store.prefetch(owner for owner, away in uses.items() if away <= 1)
 

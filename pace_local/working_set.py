@@ -7,7 +7,7 @@ back takes its place in the order of token indices, and residents are renumbered
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pace_local._native import Block
 from pace_local.config import SessionConfig
 from pace_local.errors import NativeError, StorageError
-from pace_local.events import Event, Isolated, ReadsOverBudget
+from pace_local.events import Event, Isolated, Means, ReadsOverBudget
 from pace_local.recall import Piece, Store
 from pace_local.residents import CHANGED, NO_PIECE, Rows
 from pace_local.segments import Segment, SegmentTable
@@ -377,33 +377,81 @@ class WorkingSet:
     def recompute(self, segment: int) -> None:
         """Compute keys and values of a segment again, in isolation; they replace what was saved."""
         self.store.drop(segment)
-        self._read_again([segment])
-        self.save(self.resident_ranks(segment), segment)
-        self._segments.set_isolated(segment, True)
+        self._read_sequence({segment: segment})
 
-    def bring_group(self, group: Sequence[int]) -> bool:
+    def bring_sequence(self, segments: Sequence[int]) -> dict[int, Means]:
         """Make segments resident as if they had been read one after the other, in isolation from all else.
 
+        Each is saved as it is behind those before it, which are part of what its keys and values say: the
+        first as it is by itself. So of another sequence that begins alike only the rest has to be computed.
+
+        Args:
+            segments: any order; they are read in that of the session.
+
         Returns:
-            Whether they had been saved so.
+            By what means each came: kept, spliced, or together where it was computed now.
+
+        Raises:
+            CancelledError, NativeError: if that fails.
         """
-        owner = self._group_owner(group)
-        residents = self._cache.map
-        units = np.concatenate([self.unit(segment) for segment in sorted(group)])
-        ranks = np.flatnonzero(np.isin(residents.token_index, units))
-        own = {piece.id for piece in self.store.pieces_of(owner)}
-        strange = ranks[[int(piece) not in own for piece in residents.piece[ranks]]] if len(ranks) else ranks
-        self._cache.drop(strange)
-        missing = np.setdiff1d(units, residents.token_index, assume_unique=True)
-        found = self._locate(owner, missing)
-        if found is not None:
-            self._make_room(len(missing))
-            self._load(found)
-            return True
-        self._read_again(group)
-        self.store.drop(owner)
-        self.save(np.flatnonzero(np.isin(residents.token_index, units)), owner)
-        return False
+        members = sorted(segments)
+        owners = {s: self._owner_behind(tuple(members[:i]), s) for i, s in enumerate(members)}
+        for segment, owner in owners.items():
+            ranks = self.resident_ranks(segment)
+            if len(ranks) and not self._is_held_by(owner, ranks):
+                self._cache.drop(ranks)
+        missing = {segment: self.missing(segment) for segment in members}
+        found = {s: self._locate_standing(owner, missing[s]) for s, owner in owners.items()}
+        if all(parts is not None for parts in found.values()):
+            self._make_room(sum(map(len, missing.values())))
+            self._load([part for parts in found.values() if parts for part in parts])
+            return {s: "spliced" if len(missing[s]) else "kept" for s in members}
+        return self._read_sequence(owners)
+
+    def _read_sequence(self, owners: Mapping[int, int]) -> dict[int, Means]:
+        """Read segments in isolation, one behind the other; what was saved just so is loaded."""
+        means: dict[int, Means] = {}
+        units = {segment: self.unit(segment) for segment in owners}
+        self._cache.drop(
+            np.flatnonzero(np.isin(self._cache.map.token_index, np.concatenate(list(units.values()))))
+        )
+        with self.alone(sum(map(len, units.values()))) as aside:
+            for segment, owner in owners.items():
+                parts = self._locate_standing(owner, units[segment])
+                if parts is not None:
+                    self._load(parts)
+                    means[segment] = "spliced"
+                    continue
+                self._cache.decode_again(units[segment])
+                self.store.drop(owner)
+                self.save(self.resident_ranks(segment), owner)
+                if owner == segment:
+                    self._segments.set_isolated(segment, True)
+                means[segment] = "together"
+        for segment, how in means.items():
+            if how == "together":
+                name = self._segments[segment].name
+                self._emit(Isolated(name, len(units[segment]), aside.residents, aside.seconds))
+        return means
+
+    def _owner_behind(self, before: tuple[int, ...], segment: int) -> int:
+        """What a segment is saved under as it is behind others: ids of their own, below those of segments."""
+        if not before:
+            return segment
+        return self._groups.setdefault((*before, segment), self._new_owner())
+
+    def _locate_standing(self, owner: int, missing: TokenIndex) -> list[_Part] | None:
+        """As :meth:`_locate`, without what was saved of a segment that was not read in isolation."""
+        if owner >= 0 and len(missing) and not self._segments[owner].isolated:
+            return None
+        return self._locate(owner, missing)
+
+    def _is_held_by(self, owner: int, ranks: npt.NDArray[np.int64]) -> bool:
+        """Whether residents are as they were saved under an owner."""
+        if owner >= 0:
+            return self._segments[owner].isolated and self.is_own(owner)
+        pieces = np.unique(self._cache.map.piece[ranks]).tolist()
+        return all(self._group_of_piece.get(piece) == owner for piece in pieces)
 
     def forget_from(self, n_segments: int) -> None:
         """Segments from this id on are no more, nor is what was read together with them."""
@@ -413,34 +461,14 @@ class WorkingSet:
         """Take a unit out of the cache."""
         self._cache.drop(self.resident_ranks(segment))
 
-    def group_id(self, group: Sequence[int]) -> int | None:
-        """What segments that were read together are saved under, if they were."""
-        return self._groups.get(tuple(sorted(group)))
-
-    def _group_owner(self, group: Sequence[int]) -> int:
-        """Groups are saved under ids of their own, below those of segments."""
-        return self._groups.setdefault(tuple(sorted(group)), self._new_owner())
+    def sequence_ids(self, segments: Sequence[int]) -> list[int]:
+        """What is saved of segments as they are behind each other, if they were read so."""
+        members = sorted(segments)
+        keys = (tuple(members[: end + 1]) for end in range(1, len(members)))
+        return [self._groups[key] for key in keys if key in self._groups]
 
     def _new_owner(self) -> int:
         return min(self._groups.values(), default=_MIXED) - 1
-
-    def _read_again(self, segments: Sequence[int]) -> None:
-        """Compute keys and values of some segments again, in isolation, in the order of their tokens.
-
-        Several see each other, as if they had been read one after the other with nothing else between.
-        """
-        residents = self._cache.map
-        units = [self.unit(segment) for segment in sorted(segments)]
-        self._cache.drop(np.flatnonzero(np.isin(residents.token_index, np.concatenate(units))))
-        with self.alone(sum(map(len, units))) as aside:
-            for unit in units:
-                self._cache.decode_again(unit)
-        for segment in segments:
-            self._emit(
-                Isolated(
-                    self._segments[segment].name, len(self.unit(segment)), aside.residents, aside.seconds
-                )
-            )
 
 
 @dataclass

@@ -1,11 +1,13 @@
 """The one rule by which what a step reads becomes resident.
 
-It was made from measurements, which docs/results/ has with their commands; see docs/how-it-works.md.
+It was made from measurements, which docs/results/ has with their commands; see docs/how-it-works.md. Neither
+the length of a text nor the speed of the machine is part of it: the means that cost less are good enough only
+where they are chosen here, and where they are not, no speed makes up for wrong answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pace_local.events import Means
@@ -40,27 +42,22 @@ class Choice:
     reason: str
 
 
-def choose_means(
-    reads: Mapping[int, ReadFacts],
-    alike: Sequence[Sequence[int]],
-    asked: str = "auto",
-) -> dict[int, Choice]:
+def choose_means(reads: Mapping[int, ReadFacts], asked: str = "auto") -> dict[int, Choice]:
     """Choose the means for each read of a step.
 
     Args:
         reads: segment id -> what is known of it.
-        alike: groups of reads that are alike among themselves, two or more each.
         asked: a means that is to be used for all, or ``"auto"``.
     """
-    return {
-        segment: _forced(facts, asked) if asked != "auto" else _choose(segment, facts, alike)
-        for segment, facts in reads.items()
-    }
+    if asked != "auto":
+        return {segment: _forced(facts, asked) for segment, facts in reads.items()}
+    if len(reads) > 1:
+        # Texts that know nothing of each other get mixed up, unlike ones too.
+        return dict.fromkeys(reads, Choice("together", "the step reads several texts, each behind the last"))
+    return {segment: _choose(facts) for segment, facts in reads.items()}
 
 
-def _choose(segment: int, facts: ReadFacts, alike: Sequence[Sequence[int]]) -> Choice:
-    if any(segment in group for group in alike):
-        return Choice("together", "the step reads texts that are alike, which must be told apart")
+def _choose(facts: ReadFacts) -> Choice:
     if facts.was_crowded and not facts.is_isolated:
         return Choice("recomputed", "texts like it were resident when it was first read")
     if facts.is_whole:
