@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -37,12 +37,12 @@ def read_lines(path: Path, what: str = "JSON object") -> tuple[list[dict[str, An
         except ValueError:
             document = None
         if not isinstance(document, dict):
-            raise bad_line(path, number, what)
+            raise _bad_line(path, number, what)
         found.append(document)
     return found, bool(rest)
 
 
-def bad_line(path: Path, number: int, what: str) -> FileError:
+def _bad_line(path: Path, number: int, what: str) -> FileError:
     """What to raise for a line, counted from 1, that does not hold what it should."""
     return FileError(f"{path}, line {number} is no {what}; delete the file or give another folder")
 
@@ -53,15 +53,23 @@ class LineFile:
     Args:
         path: made with its folder if it is not there.
         what: a line holds, for messages.
+        take: called with each line that is there, before anything is changed; it raises ValueError, TypeError
+            or KeyError for one that does not hold what it should.
 
     Raises:
         FileError: on entering, if it holds anything but JSON lines.
         StorageError: if it cannot be written, or another process is writing it.
     """
 
-    def __init__(self, path: Path, what: str = "JSON object") -> None:
+    def __init__(
+        self,
+        path: Path,
+        what: str = "JSON object",
+        take: Callable[[Mapping[str, Any]], None] = lambda line: None,
+    ) -> None:
         self.path = path
         self._what = what
+        self._take = take
         self.lines: list[dict[str, Any]] = []
         """What was in it, and what was added."""
         self.was_torn = False
@@ -84,6 +92,11 @@ class LineFile:
         try:
             self._file = self.path.open("ab")
             self.lines, self.was_torn = read_lines(self.path, self._what)
+            for number, line in enumerate(self.lines, 1):
+                try:
+                    self._take(line)
+                except (ValueError, TypeError, KeyError):
+                    raise _bad_line(self.path, number, self._what) from None
             if self.was_torn:
                 whole = self.path.read_bytes().rpartition(b"\n")
                 self._file.truncate(len(whole[0]) + len(whole[1]))

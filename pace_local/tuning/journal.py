@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from pace_local.line_file import LineFile, bad_line
+from pace_local.line_file import LineFile
 from pace_local.tuning.measure import Measurement
 
 NAME = "points.jsonl"
-_POINT = "finished point"
 
 
 class Journal:
@@ -27,7 +27,7 @@ class Journal:
     def __init__(self, folder: Path | None) -> None:
         self.path = None if folder is None else folder / NAME
         self._points: dict[str, Measurement] = {}
-        self._file = None if self.path is None else LineFile(self.path, _POINT)
+        self._file = None if self.path is None else LineFile(self.path, "finished point", self._take)
 
     @property
     def torn(self) -> bool:
@@ -36,16 +36,12 @@ class Journal:
 
     def __enter__(self) -> Journal:
         """Read what is there, and keep other processes from writing."""
-        if self._file is None:
-            return self
-        self._file.__enter__()
-        for number, line in enumerate(self._file.lines, 1):
-            try:
-                self._points[str(line["key"])] = Measurement.from_document(line["point"])
-            except (ValueError, TypeError, KeyError):
-                self.close()
-                raise bad_line(self._file.path, number, _POINT) from None
+        if self._file is not None:
+            self._file.__enter__()
         return self
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        self._points[str(line["key"])] = Measurement.from_document(line["point"])
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
