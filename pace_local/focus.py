@@ -89,6 +89,8 @@ class Focus:
             CancelledError, NativeError: if something has to be computed again and that fails.
         """
         began = time.perf_counter()
+        pinned = [segment for segment in reads if self._segments[segment].pinned]
+        reads = [segment for segment in reads if segment not in pinned]
         fitting = [s for s in self._working_set.fitting([*beside, *reads]) if s not in beside]
         over = [segment for segment in reads if segment not in fitting]
         for segment in over:
@@ -98,7 +100,8 @@ class Focus:
         arrive = [segment for segment in fitting if choices[segment].means in ("kept", "spliced")]
         self._clear([*beside, *arrive, *sequence, *over])
         self._read_together(sequence, choices)
-        self._bring([*beside, *arrive], choices)
+        choices.update((segment, Choice("kept", "it is pinned")) for segment in pinned)
+        self._bring([*pinned, *beside, *arrive], choices)
         for segment in fitting:
             if choices[segment].means == "recomputed":
                 recompute = functools.partial(self._working_set.recompute, segment)
@@ -106,7 +109,7 @@ class Focus:
         for segment in fitting:
             if choices[segment].means == "reread":
                 self._timed(segment, choices[segment], functools.partial(self._reread, segment))
-        means: dict[str, Means] = {self._segments[s].name: choices[s].means for s in fitting}
+        means: dict[str, Means] = {self._segments[s].name: choices[s].means for s in [*pinned, *fitting]}
         self._emit(Focused(step, means, len(self._cache.map), time.perf_counter() - began))
 
     def _facts(self, segment: int) -> ReadFacts:

@@ -13,6 +13,8 @@ from pace_local.policies.base import Attention, CacheView
 NO_PIECE = -1
 CHANGED = -2
 """As a piece: what is cached of the token is not what it was when it came in, and no piece holds it."""
+BEHIND = -3
+"""As a piece: the token was read again behind the other reads of a step, and no piece holds it."""
 NO_STAY = -1
 
 

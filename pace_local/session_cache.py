@@ -155,13 +155,14 @@ class SessionCache:
         if self._config.check:
             self.check()
 
-    def decode_again(self, token_index: npt.NDArray[np.int64]) -> None:
+    def decode_again(self, token_index: npt.NDArray[np.int64], piece: int = NO_PIECE) -> None:
         """Decode tokens of the session again that are not resident, behind all that are.
 
         Meant for a cache in which no resident comes after them in the session.
 
         Args:
             token_index: shape [n], strictly increasing.
+            piece: what the map is to say of where they are saved.
         """
         first = 0
         while first < len(token_index):
@@ -170,7 +171,8 @@ class SessionCache:
             last = min(int(np.searchsorted(token_index, end)), first + self.engine.n_batch)
             index, position = token_index[first:last], self.map.next_position
             self.engine.decode(np.frombuffer(self.tokens, dtype=np.int32)[index], position)
-            self.map.insert(self.rows_of(index), np.arange(position, position + len(index), dtype=np.int32))
+            positions = np.arange(position, position + len(index), dtype=np.int32)
+            self.map.insert(self.rows_of(index, piece), positions)
             first = last
 
     def complete(self, rows: Rows, positions: npt.NDArray[np.int32]) -> None:
@@ -399,10 +401,16 @@ class SessionCache:
         for save in self.before_leaving if len(leaving) else ():
             save(leaving)
 
-    def drop(self, ranks: npt.NDArray[np.int64]) -> None:
-        """Take residents out of the cache without an event: they are about to come back otherwise."""
+    def drop(self, ranks: npt.NDArray[np.int64], *, saves: bool = True) -> None:
+        """Take residents out of the cache without an event: they are about to come back otherwise.
+
+        Args:
+            ranks: of which, shape [n], strictly increasing.
+            saves: whether those who save what leaves are told.
+        """
         if len(ranks):
-            self.announce(ranks)
+            if saves:
+                self.announce(ranks)
             keep = np.delete(np.arange(len(self.map)), ranks).astype(np.uint32)
             self.native.retain(keep, len(self.map))
             self.map.keep(keep)

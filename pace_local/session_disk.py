@@ -89,7 +89,8 @@ class SessionDisk:
         self._session = session
         self.stored = stored
         self._base = len(stored.state.tokens)
-        session._memory.working_set.kept = set()
+        if session._memory.working_set.kept is None:
+            session._memory.working_set.kept = set()
         self._events: list[dict[str, Any]] = []
         self._evictions: list[Any] = []
         self._cache = session._cache

@@ -19,7 +19,7 @@ from pace_local.config import SessionConfig
 from pace_local.errors import NativeError, StorageError
 from pace_local.events import Event, Isolated, Means, ReadsOverBudget
 from pace_local.recall import Piece, Store
-from pace_local.residents import CHANGED, NO_PIECE, Rows
+from pace_local.residents import BEHIND, CHANGED, NO_PIECE, Rows
 from pace_local.segments import Segment, SegmentTable
 from pace_local.session_cache import SessionCache
 
@@ -114,7 +114,7 @@ class WorkingSet:
             self.kept.add(piece.id)
         if owner < 0:
             self._group_of_piece[piece.id] = owner
-        if piece.where != "gone":
+        if owner < 0 or piece.where != "gone":
             residents.piece[ranks] = piece.id
         return piece
 
@@ -144,6 +144,7 @@ class WorkingSet:
             owner = self._owner(segment) if segment.kind == "framing" else segment_id
             own = (owners == 0) & (residents.segment[ranks] == segment_id)
             owners[own] = owner
+            owners[own & (residents.piece[ranks] == BEHIND)] = _MIXED
             if self._segments[owner].isolated:
                 # Read again after a device had failed: among others, and no more what it was.
                 owners[own & (residents.piece[ranks] == CHANGED)] = _MIXED
@@ -170,21 +171,26 @@ class WorkingSet:
     def is_own(self, segment: int) -> bool:
         """Whether what is resident of a segment is as it was when it was read by itself."""
         pieces = np.unique(self._cache.map.piece[self.resident_ranks(segment)]).tolist()
-        isolated = self._segments[segment].isolated
-        return not any(piece in self._group_of_piece or (isolated and piece == CHANGED) for piece in pieces)
+        strange = {BEHIND, CHANGED} if self._segments[segment].isolated else {BEHIND}
+        return not any(piece in self._group_of_piece or piece in strange for piece in pieces)
 
     def groups(self) -> list[list[int]]:
         """Segments that were saved as read together: the id that they are saved under, then theirs."""
         return [[owner, *group] for group, owner in self._groups.items() if self.store.pieces_of(owner)]
 
     def move_to(self, store: Store) -> None:
-        """Have all that is saved in another store, which is empty, under new ids."""
+        """Have all that is saved in another store, which is empty and on the disk, under new ids."""
         ids: dict[int, int] = {}
         for piece in self.store.pieces():
             with suppress(StorageError):  # lost meanwhile
-                ids[piece.id] = store.put(piece.segment, piece.token_index, self.store.get(piece.id)).id
+                block = self.store.get(piece.id)
+                ids[piece.id] = store.put(piece.segment, piece.token_index, block, keep=True).id
         held = self._cache.map.piece
-        held[:] = [ids.get(piece, min(piece, NO_PIECE)) for piece in held.tolist()]
+        for piece_id in np.unique(held[held >= 0]).tolist():
+            lost = BEHIND if piece_id in self._group_of_piece else NO_PIECE
+            held[held == piece_id] = -10 - ids[piece_id] if piece_id in ids else lost
+        held[held <= -10] = -10 - held[held <= -10]
+        self.kept = set(ids.values())
         self._group_of_piece = {
             ids[piece]: owner for piece, owner in self._group_of_piece.items() if piece in ids
         }
@@ -422,7 +428,11 @@ class WorkingSet:
                     self._load(parts)
                     means[segment] = "spliced"
                     continue
-                self._cache.decode_again(units[segment])
+                try:
+                    self._cache.decode_again(units[segment], NO_PIECE if owner == segment else BEHIND)
+                except BaseException:
+                    self._cache.drop(self.resident_ranks(segment), saves=False)  # half of it is of no use
+                    raise
                 self.store.drop(owner)
                 self.save(self.resident_ranks(segment), owner)
                 if owner == segment:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
 import pytest
 from session_pair import TALKER
 from working_set_views import (
+    COPIES,
+    FORM,
     SPECS,
     TALK,
-    WIDE,
     Hearing,
     chatter,
-    check_rotations,
     is_whole,
     plain_rows,
-    plain_rows_at,
     ranks_of,
     read_specs,
     resident_names,
@@ -28,10 +26,6 @@ from working_set_views import (
 from pace_local import Model, Plan, Session, Step, events
 from pace_local.errors import CancelledError
 from pace_local.testing import TinySpec
-
-FORM = "service {0}: the rate is {1}3, the limit {1}00, and {0} rounds up to whole cents"
-COPIES = {f"copy:{name}": FORM.format(name, n) for n, name in enumerate(("orders", "stock", "mail"), 1)}
-"""Texts of one form, which can be taken for one another."""
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +90,10 @@ def test_residents_are_sinks_pins_and_reads(model: Model, hearing: Hearing, name
         assert seen == [exactly(session, names)]
         event = started(hearing)
         assert (event.step, event.residents) == ("do it", len(seen[0]))
-        assert event.reads == dict.fromkeys(names, "spliced")
-        assert hearing.recalled() == [(name, "spliced") for name in names]
+        in_order = [name for name in SPECS if name in names]
+        computed = in_order[1:]
+        assert event.reads == {name: "together" if name in computed else "spliced" for name in names}
+        assert hearing.recalled() == [(name, event.reads[name]) for name in in_order]
         end_of_answer, markers = 2, 7
         new = end_of_answer + markers + len(session.segments.named("a text"))
         assert session.n_residents == len(seen[0]) + new
@@ -323,100 +319,6 @@ def test_reread_leaves_the_question_alone(model: Model, hearing: Hearing) -> Non
         assert len(asked) == 1 or session._prompt != question.id
 
 
-# Several that are alike
-
-
-def reference_together(model: Model, names: Iterable[str]) -> list[bytes]:
-    """Read one after the other, with nothing else between."""
-    with working_session(model, isolate=False, budget=448) as fresh:
-        for name in names:
-            fresh.append(COPIES[name], name=name)
-        return plain_rows_at(fresh, slice(17, None))
-
-
-def rows_of(session: Session, names: Iterable[str]) -> list[bytes]:
-    ranks = np.sort(np.concatenate([ranks_of(session, name) for name in names]))
-    return plain_rows_at(session, ranks)
-
-
-def test_together(model: Model, hearing: Hearing) -> None:
-    with working_session(model, hearing) as session:
-        seen = look_at_start(session, hearing)
-        read_copies(session)
-        chatter(session, 3)
-        answered(session)
-        plan_reads(session, "copy:mail", "copy:orders")
-        answered(session)
-        assert seen == [exactly(session, ["copy:mail", "copy:orders"])]
-        assert set(hearing.recalled()) == {("copy:mail", "together"), ("copy:orders", "together")}
-        reasons = {event.reason for event in hearing.of(events.Recalled)}
-        assert reasons == {"the step reads texts that are alike, which must be told apart"}
-        assert rows_of(session, ["copy:orders", "copy:mail"]) == reference_together(
-            model, ["copy:orders", "copy:mail"]
-        )
-
-
-def test_together_a_second_time_they_are_spliced(
-    load_tiny: Callable[[TinySpec], Model], hearing: Hearing, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with working_session(load_tiny(WIDE), hearing) as session:
-        read_copies(session)
-        answered(session)
-        plan_reads(session, "copy:mail", "copy:orders")
-        answered(session)
-        rows = rows_of(session, ["copy:orders", "copy:mail"])
-        plan_reads(session)
-        chatter(session, 9)
-        assert not is_whole(session, "copy:mail")
-        answered(session)
-        plan_reads(session, "copy:orders", "copy:mail")
-        hearing.heard.clear()
-        decode, calls = session.engine.decode, []
-
-        def counts(tokens: Any, position: int) -> None:
-            calls.append(len(tokens))
-            decode(tokens, position)
-
-        monkeypatch.setattr(session.engine, "decode", counts)
-        session.append("x")
-        assert sum(calls) < 20, "only the new turn was decoded"
-        assert rows_of(session, ["copy:orders", "copy:mail"]) == rows
-        reasons = {event.reason for event in hearing.of(events.Recalled)}
-        assert len(reasons) == 1
-        assert next(iter(reasons)).endswith("; they were saved together")
-        check_rotations(session, WIDE)
-
-
-def test_from_alone_to_together_and_back(model: Model, hearing: Hearing) -> None:
-    """Each time with the rows that it must have, though the tokens are the same."""
-    with working_session(model, hearing, budget=320) as session:
-        read_copies(session)
-        alone = {name: plain_rows(session, name) for name in COPIES}
-        pair, other = ["copy:orders", "copy:mail"], ["copy:stock", "copy:mail"]
-        expected = {tuple(names): reference_together(model, names) for names in (pair, other, [*COPIES])}
-        for names in (pair, ["copy:mail"], other, ["copy:orders"], pair, [*COPIES], ["copy:mail"], pair):
-            answered(session)
-            plan_reads(session, *names)
-            answered(session)
-            if len(names) == 1:
-                assert plain_rows(session, names[0]) == alone[names[0]], names
-                assert started(hearing).reads[names[0]] in ("kept", "spliced")
-            else:
-                assert rows_of(session, names) == expected[tuple(names)], names
-                assert set(started(hearing).reads.values()) == {"together"}
-
-
-def test_two_pairs_and_one_of_its_own(model: Model, hearing: Hearing) -> None:
-    with working_session(model, hearing) as session:
-        read_specs(session, ["spec:stock"])
-        read_copies(session)
-        focus = session._memory.focus
-        ids = {name: session.segments.named(name).id for name in (*COPIES, "spec:stock")}
-        assert focus.alike(ids.values()) == [[ids[name] for name in COPIES]]
-        assert focus.alike([ids["spec:stock"], ids["copy:mail"]]) == []
-        assert focus.alike([]) == []
-
-
 @pytest.mark.parametrize("means", ["together", "recomputed", "spliced", "reread"])
 def test_the_setting_decides(model: Model, hearing: Hearing, means: str) -> None:
     with working_session(model, hearing, means=means) as session:
@@ -425,8 +327,9 @@ def test_the_setting_decides(model: Model, hearing: Hearing, means: str) -> None
         answered(session)
         plan_reads(session, "spec:stock", "spec:mail")
         answered(session)
-        assert set(started(hearing).reads.values()) == {means}
-        assert {how for _, how in hearing.recalled()} == {means}
+        first = "spliced" if means == "together" else means  # it was saved as it is by itself
+        assert started(hearing).reads == {"spec:stock": first, "spec:mail": means}
+        assert set(hearing.recalled()) == {("spec:stock", first), ("spec:mail", means)}
         assert is_whole(session, "spec:stock")
         assert is_whole(session, "spec:mail")
 
@@ -436,7 +339,7 @@ def test_the_setting_decides(model: Model, hearing: Hearing, means: str) -> None
 
 @pytest.mark.parametrize("alike", [False, True])
 def test_reads_that_exceed_the_budget(model: Model, hearing: Hearing, alike: bool) -> None:
-    """Alike ones were read together whatever their length, and the system prompt lost."""
+    """They were read together whatever their length, and the system prompt lost."""
     with working_session(model, hearing) as session:
         names = [f"file:{number}" for number in range(8)]
         for number, name in enumerate(names):

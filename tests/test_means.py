@@ -40,27 +40,29 @@ CASES = [
 
 @pytest.mark.parametrize(("known", "means", "reason"), CASES)
 def test_one_read(known: ReadFacts, means: Means, reason: str) -> None:
-    assert choose_means({7: known}, []) == {7: Choice(means, reason)}
+    assert choose_means({7: known}) == {7: Choice(means, reason)}
 
 
 @pytest.mark.parametrize("known", EVERY)
-def test_reads_that_are_alike_are_read_together_whatever_is_known_of_them(known: ReadFacts) -> None:
-    choices = choose_means({3: known, 5: facts(whole=True), 8: facts(saved=True)}, [[3, 5]])
-    assert (choices[3].means, choices[5].means, choices[8].means) == ("together", "together", "spliced")
-    assert choices[3].reason == "the step reads texts that are alike, which must be told apart"
-
-
-def test_each_group_of_several() -> None:
-    reads = {number: facts(saved=True) for number in range(6)}
-    choices = choose_means(reads, [[0, 3], [1, 4, 5]])
-    assert [choices[number].means for number in range(6)] == ["together"] * 2 + ["spliced"] + ["together"] * 3
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_several_reads_are_read_together_whatever_is_known_of_them(known: ReadFacts, count: int) -> None:
+    """However cheap the others are: a text that knows nothing of those before it is mixed up with them."""
+    reads = {8: known, 3: facts(whole=True, saved=True), 5: facts(saved=True), 1: facts(), 9: known}
+    reads = dict(list(reads.items())[:count])
+    choices = choose_means(reads)
+    assert list(choices) == list(reads)
+    assert {choice.means for choice in choices.values()} == {"together"}
+    assert {choice.reason for choice in choices.values()} == {
+        "the step reads several texts, each behind the last"
+    }
 
 
 @pytest.mark.parametrize("known", EVERY)
 @pytest.mark.parametrize("asked", [means for means in MEANS if means != "auto"])
 def test_what_was_asked_for_is_done_where_it_can_be(known: ReadFacts, asked: str) -> None:
-    (choice,) = choose_means({1: known}, [[1, 2]], asked).values()
+    (choice,) = choose_means({1: known}, asked).values()
     assert choice.reason == "asked for by the setting 'means'"
+    assert choose_means({1: known, 2: known}, asked) == {1: choice, 2: choice}, "one by one"
     if asked == "spliced":
         expected = "kept" if known.is_whole else "spliced" if known.is_saved else "recomputed"
         assert choice.means == expected
@@ -71,7 +73,7 @@ def test_what_was_asked_for_is_done_where_it_can_be(known: ReadFacts, asked: str
 @pytest.mark.parametrize("known", EVERY)
 def test_it_never_counts_on_what_is_not_there(known: ReadFacts) -> None:
     for asked in MEANS:
-        (choice,) = choose_means({1: known}, [], asked).values()
+        (choice,) = choose_means({1: known}, asked).values()
         assert choice.means in get_args(Means)
         assert choice.reason
         if choice.means == "kept":
@@ -81,7 +83,7 @@ def test_it_never_counts_on_what_is_not_there(known: ReadFacts) -> None:
 
 
 def test_no_reads() -> None:
-    assert choose_means({}, []) == {}
+    assert choose_means({}) == {}
 
 
 def test_alike_lies_between_what_was_measured() -> None:

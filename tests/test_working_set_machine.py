@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 )
 from session_pair import TALKER, tiny_session
 from test_checkpoints import rows_of, seen_of
-from working_set_views import Hearing, is_whole, plain_rows, ranks_of, working_set_of
+from working_set_views import Hearing, is_whole, plain_rows, plain_rows_at, ranks_of, working_set_of
 
 from pace_local import Model, Plan, Session, Step, events
 from pace_local.errors import CancelledError, ConfigError, NativeError
@@ -36,7 +36,10 @@ ALLOWED = (CancelledError, NativeError, ConfigError)
 
 
 _Before = tuple[dict[str, Any], list[bytes], dict[str, str], dict[str, list[bytes]]]
-"""What a session shows, its rows, and the two fields below, at a checkpoint."""
+"""What a session shows, its rows, and the first two fields below, at a checkpoint."""
+
+_Sequence = tuple[tuple[int, str], ...]
+"""Where each text of a sequence starts, and the text: ids are given again after something was withdrawn."""
 
 
 @dataclass
@@ -47,6 +50,8 @@ class Kept:
     """Of all segments that were read with a name, by it."""
     rows: dict[str, list[bytes]] = field(default_factory=dict)
     """Of those read in isolation, as they were first."""
+    sequences: dict[_Sequence, list[bytes]] = field(default_factory=dict)
+    """Of the last of texts that were read one behind the other, as they were first."""
     checkpoints: dict[int, _Before] = field(default_factory=dict)
 
 
@@ -110,9 +115,21 @@ class WorkingSetMachine(RuleBasedStateMachine):
             cache.fail_next("nowhere")  # looking at rows takes references, which would fail else
             for event in self.hearing.of(events.Isolated):  # or read together, or computed again
                 self.kept.rows.pop(event.segment, None)
+                self.forget_sequences(event.segment)
+            for name, means in self.hearing.recalled():
+                if means == "reread":  # another segment has its name, which was read among others
+                    self.kept.rows.pop(name, None)
             if self.hearing.of(events.Rebuilt):
                 self.kept.rows.clear()
         return True
+
+    def forget_sequences(self, name: str) -> None:
+        """Those that end with a segment: it was computed anew, behind what is pinned now."""
+        session = self.session
+        if name in session.segments:
+            start = session.segments.named(name).start
+            kept = self.kept.sequences.items()
+            self.kept.sequences = {texts: rows for texts, rows in kept if texts[-1][0] != start}
 
     def name(self) -> str:
         self.count += 1
@@ -190,9 +207,11 @@ class WorkingSetMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def lose(self, data: st.DataObject) -> None:
-        """What was saved of a segment."""
-        name = data.draw(st.sampled_from(sorted(self.kept.texts)))
-        working_set_of(self.session).store.drop(self.session.segments.named(name).id)
+        """What was saved of a segment, by itself or behind some others."""
+        segment = self.session.segments.named(data.draw(st.sampled_from(sorted(self.kept.texts)))).id
+        working_set = working_set_of(self.session)
+        owners = [owner for owner, *group in working_set.groups() if group[-1] == segment]
+        working_set.store.drop(data.draw(st.sampled_from([segment, *owners])))
 
     @rule(point=st.sampled_from(["plan", "allocate", "compute"]))
     def fail(self, point: str) -> None:
@@ -244,6 +263,18 @@ class WorkingSetMachine(RuleBasedStateMachine):
             working_set = working_set_of(session)
             if not len(working_set.missing(segment.id)) and working_set.is_own(segment.id):
                 assert plain_rows(session, name) == rows, f"{name} is not what was read in isolation"
+
+        self.sequences_hold()
+
+    def sequences_hold(self) -> None:
+        session, working_set = self.session, working_set_of(self.session)
+        for owner, *group in working_set.groups():
+            ranks = working_set.resident_ranks(group[-1])
+            if len(working_set.missing(group[-1])) or not working_set._is_held_by(owner, ranks):
+                continue
+            texts = tuple((session.segments[i].start, session.text_of(session.segments[i])) for i in group)
+            rows = plain_rows_at(session, ranks)
+            assert self.kept.sequences.setdefault(texts, rows) == rows, f"{group} are not what they were"
 
     def teardown(self) -> None:
         if self.opened is not None:

@@ -8,10 +8,11 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import numpy as np
+import pytest
 from native_cache import expected_keys
 from session_pair import TALKER, tiny_session
 
-from pace_local import Model, Segment, Session, events
+from pace_local import Model, Plan, Segment, Session, Step, events
 from pace_local.session_cache import SessionCache
 from pace_local.testing import TinySpec
 from pace_local.working_set import WorkingSet
@@ -42,6 +43,11 @@ SPECS = {
     "spec:mail": "for letter in inbox: send(letter, retries=4) or drop",
 }
 """Texts that are not alike."""
+
+FORM = "service {0}: the rate is {1}3, the limit {1}00, and {0} rounds up to whole cents"
+
+COPIES = {f"copy:{name}": FORM.format(name, n) for n, name in enumerate(("orders", "stock", "mail"), 1)}
+"""Texts of one form, which can be taken for one another."""
 
 EventType = TypeVar("EventType", bound=events.Event)
 
@@ -81,6 +87,36 @@ def chatter(session: Session, times: int, words: int = 4) -> None:
     """Turns of talk, no two of them the same."""
     for number in range(times):
         session.append(f"{session.session_length} {number} " + TALK * words)
+
+
+def computed_for_step(session: Session, hearing: Hearing, *names: str) -> int:
+    """Start a step that reads these segments; return how many tokens had to be decoded until it had."""
+    list(session.generate("go on", max_tokens=5))
+    session.plan = Plan([Step(f"step at {session.session_length}", reads=names)])
+    decode, calls = session.engine.decode, []
+    until_start: list[int] = []
+
+    def counts(tokens: Any, position: int) -> None:
+        calls.append(len(tokens))
+        decode(tokens, position)
+
+    def look(event: events.Event) -> None:
+        if isinstance(event, events.Focused):
+            session.check()
+            until_start.append(sum(calls))
+
+    act, hearing.act = hearing.act, look
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session.engine, "decode", counts)
+        session.append("use it")
+    hearing.act = act
+    (computed,) = until_start
+    return computed
+
+
+def length_of(session: Session, *names: str) -> int:
+    """Tokens of segments with their role markers."""
+    return sum(len(working_set_of(session).unit(session.segments.named(name).id)) for name in names)
 
 
 def cache_of(session: Session) -> SessionCache:
