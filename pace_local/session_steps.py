@@ -100,6 +100,9 @@ class SessionSteps(SessionCore):
         elif self._memory.recalls:
             pinned = sorted(self.segments.pinned - self._memory.working_set.whole())
             self._memory.bring(pinned, "it is pinned")
-            self._memory.bring(asked + reads, "a step reads it")
-            self._memory.bring(mentioned, "it alone defines a name that the prompt mentions")
+            for lost in self._memory.bring(asked + reads, "a step reads it"):
+                unit = self._memory.working_set.unit(lost)
+                if lost in reads and self._memory.working_set.fits_alone(len(unit)):
+                    self._memory.recompute(lost, "a step reads it, and it was not saved or is gone")
+            self._memory.bring(mentioned, "the prompt mentions a name that it defines")
         self._step_is_due = False

@@ -17,7 +17,7 @@ FILES = {
     "mail.py": "def send_letter(letter):\n    return letter.stamp\n",
     "notes.md": "Nothing here but plain words of no great weight.",
 }
-REASON = "it alone defines a name that the prompt mentions"
+REASON = "the prompt mentions a name that it defines"
 PROMPT = "what does restock_shelf return?"
 
 
