@@ -69,8 +69,8 @@ class BlockMachine(RuleBasedStateMachine):
         path = tiny_model(SPECS[spec], self.models)
         options: dict[str, Any] = {"n_ctx": N_CELLS, "n_seq": 2, "unified": True}
         self.model = Cached(self.llama, path, SPECS[spec], **options, **CACHES[cache])
-        # Upstream's own shift ends the process on other types of keys, and under YaRN it rescales all keys, those
-        # that it does not turn too.
+        # Upstream's own shift ends the process on other types of keys, and under YaRN it rescales all keys,
+        # those that it does not turn too.
         self.may_shift = self.model.key_type in ("f16", "f32") and "yarn" not in spec
 
     def teardown(self) -> None:
