@@ -81,16 +81,20 @@ class Session(SessionLasting):
             model, self.config, self.policy, self.segments, reads=self.reads, emit=self._emit
         )
         self.engine = self._cache.engine
-        self._memory = SessionMemory(
-            self._cache,
-            self.segments,
-            self.config,
-            self.policy,
-            folder=None if _stored is None else _stored.kv_folder,
-            text_of=self.text_of,
-            reread=self._reread,
-            emit=self._emit,
-        )
+        try:
+            self._memory = SessionMemory(
+                self._cache,
+                self.segments,
+                self.config,
+                self.policy,
+                folder=None if _stored is None else _stored.kv_folder,
+                text_of=self.text_of,
+                reread=self._reread,
+                emit=self._emit,
+            )
+        except BaseException:
+            self.engine.close()
+            raise
         self._checkpoints = Checkpoints(self._cache)
         self._cache.before_leaving.append(self._checkpoints.before_leaving)
         self._step_is_due = False
@@ -120,9 +124,9 @@ class Session(SessionLasting):
     def close(self) -> None:
         """Free the cache; a session on disk is written out first. Safe to call twice."""
         try:
-            if self._disk is not None and not self._working:
-                self._disk.close()
-                self._disk = None
+            disk, self._disk = self._disk, None
+            if disk is not None:
+                disk.close(waits=not self._working)
         finally:
             self._memory.close()
             self.engine.close()

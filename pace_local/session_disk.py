@@ -234,10 +234,18 @@ class SessionDisk:
             state["attention"] = [pack_array(part) for part in attention]
         return state
 
-    def close(self) -> None:
-        """Wait until all is written, and let other processes have the folder. Safe to call twice."""
+    def close(self, *, waits: bool = True) -> None:
+        """Let other processes have the folder.
+
+        Args:
+            waits: whether until all is written; else what is not is computed again when it is opened.
+
+        Raises:
+            StorageError: if something could not be written; the folder is let go all the same.
+        """
         try:
-            self._session._memory.store.flush()
+            if waits:
+                self._session._memory.store.flush()
         finally:
             self.stored.close()
 

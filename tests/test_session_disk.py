@@ -297,3 +297,19 @@ def test_a_long_session_writes_little_a_turn(model: Model, tmp_path: Path) -> No
             session.append("one more turn")
             sizes.append(log.stat().st_size - before)
         assert max(sizes[20:]) <= 1.5 * max(sizes[:20])
+
+
+def test_closing_twice_and_in_the_midst_of_an_answer(model: Model, tmp_path: Path) -> None:
+    """Either way the folder is free, and what was completed is there."""
+    session = begin(model, tmp_path / "it")
+    session.close()
+    session.close()
+    session = Session.open(model, tmp_path / "it")
+    tokens = list(session.tokens)
+    stream = session.generate("go on", max_tokens=20)
+    next(stream)
+    session.close()
+    with Session.open(model, tmp_path / "it") as again:
+        assert list(again.tokens)[: len(tokens)] == tokens
+        again.check()
+    stream.close()
