@@ -45,6 +45,7 @@ class _State:
     merged: dict[str, Any] | None
     attention: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None
     since_eviction: int
+    sequences: frozenset[int]
 
 
 class SessionLasting(SessionSteps):
@@ -169,6 +170,7 @@ class SessionLasting(SessionSteps):
                 None if self.merged is None else copy.deepcopy(self.merged.__dict__),
                 self._cache.attention_state(),
                 self._cache.since_eviction,
+                self._memory.working_set.sequences(),
             )
             return self._checkpoints.add(state, copies_all=self.merged is not None)
 
@@ -201,6 +203,7 @@ class SessionLasting(SessionSteps):
             self._plan = state.plan
             self._turn_is_over = True
             self._cache.since_eviction = state.since_eviction
+            self._memory.working_set.forget_sequences_but(state.sequences)
             if state.attention is not None:
                 self._cache.take_attention(*state.attention)
             loaded = len(set(self.residents.stay.tolist()) - before)

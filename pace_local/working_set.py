@@ -196,6 +196,17 @@ class WorkingSet:
         }
         self.store = store
 
+    def sequences(self) -> frozenset[int]:
+        """What segments are saved under as they are behind others."""
+        return frozenset(self._groups.values())
+
+    def forget_sequences_but(self, kept: frozenset[int]) -> None:
+        """Forget what was read behind others, but what is saved under these ids."""
+        for key, owner in list(self._groups.items()):
+            if owner not in kept:
+                del self._groups[key]
+                self.store.drop(owner)
+
     def restore_groups(self, groups: Sequence[Sequence[int]]) -> None:
         """Know again what :meth:`groups` said."""
         self._groups = {tuple(group): owner for owner, *group in groups}
