@@ -186,7 +186,7 @@ class SessionLasting(SessionSteps):
         """
         began = time.perf_counter()
         with self._at_work():
-            length, before = self.session_length, set(self.residents.stay.tolist())
+            length, before = self.session_length, set(self.residents.token_index.tolist())
             saved = self._checkpoints.restore(checkpoint)
             if self._disk is not None:
                 self._disk.withdrawn(saved.n_tokens)
@@ -206,7 +206,7 @@ class SessionLasting(SessionSteps):
             self._memory.working_set.forget_sequences_but(state.sequences)
             if state.attention is not None:
                 self._cache.take_attention(*state.attention)
-            loaded = len(set(self.residents.stay.tolist()) - before)
+            loaded = len(set(self.residents.token_index.tolist()) - before)
         self._emit(Restored(checkpoint, length - self.session_length, loaded, time.perf_counter() - began))
 
     def drop_checkpoint(self, checkpoint: int) -> None:

@@ -152,11 +152,11 @@ class SessionReference(CacheReference):
         self._begin(None)
         if checkpoint not in self.checkpoints:
             return "config"
-        length, held = len(self.tokens), {slot.stay for slot in self.slots}
+        length, held = len(self.tokens), {slot.index for slot in self.slots}
         for name, value in self.checkpoints[checkpoint].items():
             setattr(self, name, copy.copy(value))
         self.checkpoints = {made: state for made, state in self.checkpoints.items() if made <= checkpoint}
-        loaded = len([slot for slot in self.slots if slot.stay not in held])
+        loaded = len([slot for slot in self.slots if slot.index not in held])
         self._emit("restored", checkpoint, length - len(self.tokens), loaded)
         return "done"
 
