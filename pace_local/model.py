@@ -105,7 +105,9 @@ class Model:
                 raise CancelledError(f"loading {path.name} was cancelled")
             said = _native.last_complaint() or "no reason was given"
             raise ModelError(f"cannot load {path} (architecture {header.architecture}): {said}")
-        return cls(pointer, path)
+        model = cls(pointer, path)
+        _ = model.fingerprint  # now, while the file is what was loaded
+        return model
 
     def close(self) -> None:
         """Free the weights. Sessions of this model must be closed before. Safe to call twice."""

@@ -224,7 +224,7 @@ class WorkingSet:
         """
         lost, parts = [], []
         fitting = self.fitting(wanted)
-        self._make_room(sum(len(self.missing(segment)) for segment in fitting))
+        self._make_room_for(fitting)
         for segment in wanted:
             if segment not in fitting:
                 self.tell_over_budget(segment)
@@ -266,6 +266,17 @@ class WorkingSet:
         turns = [self._segments[segment].turn for segment in pinned]
         stays = np.isin(residents.segment, pinned) | (residents.framing & np.isin(residents.turn, turns))
         return int(np.count_nonzero(stays | (residents.token_index < self._cache.sinks)))
+
+    def _make_room_for(self, segments: Sequence[int]) -> None:
+        """Evict until what is missing of some segments fits; an eviction may take more of them."""
+        while True:
+            needed = sum(len(self.missing(segment)) for segment in segments)
+            length = len(self._cache.map)
+            if length + needed <= self._config.budget:
+                return
+            self._make_room(needed)
+            if len(self._cache.map) == length:
+                return
 
     def _make_room(self, needed: int) -> None:
         """Evict by policy until so many tokens fit beside the residents.
@@ -420,7 +431,9 @@ class WorkingSet:
         missing = {segment: self.missing(segment) for segment in members}
         found = {s: self._locate_standing(owner, missing[s]) for s, owner in owners.items()}
         if all(parts is not None for parts in found.values()):
-            self._make_room(sum(map(len, missing.values())))
+            self._make_room_for(members)
+            missing = {segment: self.missing(segment) for segment in members}
+            found = {s: self._locate_standing(owner, missing[s]) for s, owner in owners.items()}
             self._load([part for parts in found.values() if parts for part in parts])
             return {s: "spliced" if len(missing[s]) else "kept" for s in members}
         return self._read_sequence(owners)
