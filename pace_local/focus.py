@@ -6,7 +6,6 @@ Each read arrives by the cheapest means that is good enough, which :mod:`pace_lo
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Sequence
 
@@ -104,11 +103,10 @@ class Focus:
         self._bring([*pinned, *beside, *arrive], choices)
         for segment in fitting:
             if choices[segment].means == "recomputed":
-                recompute = functools.partial(self._working_set.recompute, segment)
-                self._timed(segment, choices[segment], recompute)
+                self._working_set.recompute(segment, choices[segment].reason)
         for segment in fitting:
             if choices[segment].means == "reread":
-                self._timed(segment, choices[segment], functools.partial(self._reread, segment))
+                self._read_as_a_turn(segment, choices[segment].reason)
         means: dict[str, Means] = {self._segments[s].name: choices[s].means for s in [*pinned, *fitting]}
         self._emit(Focused(step, means, len(self._cache.map), time.perf_counter() - began))
 
@@ -146,27 +144,16 @@ class Focus:
         for segment in wanted:
             if not self._working_set.is_own(segment):
                 self._working_set.remove(segment)
-        missing = {segment: len(self._working_set.missing(segment)) for segment in wanted}
-        began = time.perf_counter()
-        lost = self._working_set.bring([segment for segment in wanted if missing[segment]])
-        seconds = time.perf_counter() - began
-        for segment in lost:
-            choices[segment] = Choice("recomputed", "what was saved is gone")
-        for segment, tokens in missing.items():
-            if tokens and segment not in lost:
-                reason = choices[segment].reason if segment in choices else "it is being answered"
-                choices[segment] = Choice("spliced", reason)
-                self._emit(Recalled(self._segments[segment].name, "spliced", reason, tokens, seconds))
-
-    def _timed(self, segment: int, choice: Choice, act: Callable[[], None]) -> None:
-        began = time.perf_counter()
-        act()
-        self._emit(
-            Recalled(
-                self._segments[segment].name,
-                choice.means,
-                choice.reason,
-                len(self._working_set.unit(segment)),
-                time.perf_counter() - began,
-            )
+        reasons = {s: choices[s].reason if s in choices else "it is being answered" for s in wanted}
+        came = [segment for segment in wanted if len(self._working_set.missing(segment))]
+        lost = self._working_set.bring(reasons)
+        choices.update((segment, Choice("recomputed", "what was saved is gone")) for segment in lost)
+        choices.update(
+            (s, Choice("spliced", reasons[s])) for s in came if not len(self._working_set.missing(s))
         )
+
+    def _read_as_a_turn(self, segment: int, reason: str) -> None:
+        began = time.perf_counter()
+        self._reread(segment)
+        name, tokens = self._segments[segment].name, len(self._working_set.unit(segment))
+        self._emit(Recalled(name, "reread", reason, tokens, time.perf_counter() - began))

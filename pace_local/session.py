@@ -247,7 +247,7 @@ class Session(SessionLasting):
     ) -> Segment:
         segment = self._open_segment(name, kind, turn, pinned=pinned, next_use=next_use)
         if kind != "framing":
-            self._memory.focus.note(segment.id, tokens)
+            self._memory.note(segment.id, tokens)
         marks = self._entities(tokens, segment, text)
         began = time.perf_counter()
         for first in range(0, len(tokens), self.engine.n_batch):

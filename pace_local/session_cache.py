@@ -390,7 +390,7 @@ class SessionCache:
         if np.array_equal(positions, self.map.position):
             return
         began = time.perf_counter()
-        self.move(np.arange(n, dtype=np.uint32), positions)
+        self.place(positions)
         seconds = time.perf_counter() - began
         self.counters.renumberings += 1
         self.counters.renumbering_seconds += seconds
@@ -458,13 +458,17 @@ class SessionCache:
         assert self.engine.cache is not None
         return self.engine.cache
 
+    def place(self, positions: npt.NDArray[np.int32]) -> None:
+        """As :meth:`move`, with all residents."""
+        self.move(np.arange(len(self.map), dtype=np.uint32), positions)
+
     def tidy(self) -> None:
         """Bring the cells into the order of positions, without holes.
 
         Attention adds up in the order of cells, so that two caches with the same residents give the same bits
         only if these lie alike, and what comes next will. Cheap if nothing has to move.
         """
-        self.move(np.arange(len(self.map), dtype=np.uint32), self.map.position.copy())
+        self.place(self.map.position.copy())
 
     def rebuild(self, reason: str | None) -> None:
         """Decode the residents again, compactly.

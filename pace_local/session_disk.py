@@ -302,20 +302,17 @@ def _load(
     pieces: npt.NDArray[np.int64],
 ) -> int:
     """Load all residents that can be loaded, and compute the others again; returns how many those are."""
-    cache, store = session._cache, session._memory.store
+    cache, working_set, store = session._cache, session._memory.working_set, session._memory.store
     for piece_id in np.unique(pieces).tolist():
         own = np.flatnonzero(pieces == piece_id)
         try:
-            piece, block = store.piece(piece_id), store.get(piece_id)
-            tokens = cache.native.read_block(block, cache.engine.identity)["token"]
-            rows = np.searchsorted(piece.token_index, token_index[own]).astype(np.uint32)
-            expected = np.frombuffer(cache.tokens, dtype=np.int32)[token_index[own]]
-            if not np.array_equal(piece.token_index[rows], token_index[own]) or not np.array_equal(
-                tokens[rows], expected
-            ):
+            piece = store.piece(piece_id)
+            block = working_set.fetch(piece)
+            if block is None or not np.isin(token_index[own], piece.token_index).all():
                 continue
+            rows = np.searchsorted(piece.token_index, token_index[own]).astype(np.uint32)
             cache.load(block, rows, cache.rows_of(token_index[own], piece_id), position[own])
-        except (StorageError, NativeError, IndexError):
+        except (StorageError, NativeError):
             continue
     missing = ~np.isin(token_index, cache.map.token_index)
     lost = cache.rows_of(token_index[missing])
@@ -324,7 +321,7 @@ def _load(
     if together.any():
         cache.complete(lost.take(np.flatnonzero(together)), position[missing][together])
     for segment in sorted(alone):
-        session._memory.working_set.recompute(segment)
+        working_set.recompute(segment)
     return int(np.count_nonzero(missing))
 
 

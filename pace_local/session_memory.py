@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,13 +69,17 @@ class SessionMemory:
         """By segment: by what means the last step that read it got it, and why so."""
         self._config = config
         self._uses: dict[int, int] = {}
-        self.store = self._open_store(folder)
-        self.working_set = WorkingSet(cache, segments, config, self.store, self._emit)
+        self.working_set = WorkingSet(cache, segments, config, self._open_store(folder), self._emit)
         self.working_set.saves_leaving = self.recalls or self.isolates
         self._text_of = text_of
         self._names: MentionIndex | None = None
         self._n_named = 0
         self.focus = Focus(cache, segments, config, policy, self.working_set, reread, self._emit)
+
+    @property
+    def store(self) -> Store:
+        """Where what is saved lies."""
+        return self.working_set.store
 
     def _open_store(self, folder: Path | None) -> Store:
         host, disk = self._config.host_bytes, self._config.disk_bytes
@@ -90,15 +93,16 @@ class SessionMemory:
 
     def move_to(self, folder: Path) -> None:
         """Have all that is saved in a folder from now on."""
-        old, self.store = self.store, self._open_store(folder)
-        self.working_set.move_to(self.store)
+        old = self.store
+        self.working_set.move_to(self._open_store(folder))
         old.close()
 
     def restore(self, crowded: set[int], groups: Sequence[Sequence[int]], n_tokens: int) -> None:
         """Know again what a session on disk knew."""
         self.store.forget_from(n_tokens)
         self.working_set.restore_groups(groups)
-        self.focus.restore(crowded)
+        if self.focuses:
+            self.focus.restore(crowded)
         self._n_named = max(0, len(self._segments) - NAMED_AT_ONCE)
 
     def _emit(self, event: Event) -> None:
@@ -158,27 +162,10 @@ class SessionMemory:
         self._uses = uses
         self.store.prefetch(owner for owner, away in uses.items() if away <= 1)
 
-    def bring(self, segments: Sequence[int], reason: str) -> list[int]:
-        """Bring back what is missing of some segments; returns those that were not saved."""
-        wanted = {segment: len(self.working_set.missing(segment)) for segment in segments}
-        wanted = {segment: tokens for segment, tokens in wanted.items() if tokens}
-        if not wanted:
-            return []
-        began = time.perf_counter()
-        lost = self.working_set.bring(list(wanted))
-        seconds = time.perf_counter() - began
-        for segment, tokens in wanted.items():
-            if segment not in lost and not len(self.working_set.missing(segment)):
-                self._emit(Recalled(self._segments[segment].name, "spliced", reason, tokens, seconds))
-        return lost
-
-    def recompute(self, segment: int, reason: str) -> None:
-        """Compute keys and values of a segment again, in isolation."""
-        began = time.perf_counter()
-        self.working_set.recompute(segment)
-        tokens = len(self.working_set.unit(segment))
-        seconds = time.perf_counter() - began
-        self._emit(Recalled(self._segments[segment].name, "recomputed", reason, tokens, seconds))
+    def note(self, segment: int, tokens: Sequence[int]) -> None:
+        """A segment is about to be read; what it looks like matters to policies that focus alone."""
+        if self.focuses:
+            self.focus.note(segment, tokens)
 
     def mentioned(self, text: str) -> list[int]:
         """Segments that are not resident and alone define a name that a text mentions, best first, a few."""

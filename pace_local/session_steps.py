@@ -56,16 +56,17 @@ class SessionSteps(SessionCore):
             CancelledError, NativeError: as :meth:`append`.
         """
         segment = self.segments.named(name)
+        working_set = self._memory.working_set
         with self._at_work():
-            if not self._memory.working_set.fits_alone(len(self._memory.working_set.unit(segment.id))):
+            if not working_set.fits_alone(len(working_set.unit(segment.id))):
                 raise ConfigError(
                     f"{name!r} has {len(segment)} tokens and does not fit beside what is pinned in a budget "
                     f"of {self.config.budget}; raise the budget"
                 )
             if segment.id not in self._asked:
                 self._asked.append(segment.id)
-            for lost in self._memory.bring([segment.id], "asked for"):
-                self._memory.recompute(lost, "asked for, and not saved")
+            for lost in working_set.bring({segment.id: "asked for"}):
+                working_set.recompute(lost, "asked for, and not saved")
 
     def pin(self, name: str, pinned: bool = True) -> None:
         """Keep a segment whatever happens, or no longer.
@@ -98,11 +99,11 @@ class SessionSteps(SessionCore):
         if self._memory.focuses and self._step_is_due and len(self._plan):
             self._memory.focus.start(next(iter(self._plan)).text, reads + mentioned, asked)
         elif self._memory.recalls:
-            pinned = sorted(self.segments.pinned - self._memory.working_set.whole())
-            self._memory.bring(pinned, "it is pinned")
-            for lost in self._memory.bring(asked + reads, "a step reads it"):
-                unit = self._memory.working_set.unit(lost)
-                if lost in reads and self._memory.working_set.fits_alone(len(unit)):
-                    self._memory.recompute(lost, "a step reads it, and it was not saved or is gone")
-            self._memory.bring(mentioned, "the prompt mentions a name that it defines")
+            working_set = self._memory.working_set
+            pinned = sorted(self.segments.pinned - working_set.whole())
+            working_set.bring(dict.fromkeys(pinned, "it is pinned"))
+            for lost in working_set.bring(dict.fromkeys(asked + reads, "a step reads it")):
+                if lost in reads and working_set.fits_alone(len(working_set.unit(lost))):
+                    working_set.recompute(lost, "a step reads it, and it was not saved or is gone")
+            working_set.bring(dict.fromkeys(mentioned, "the prompt mentions a name that it defines"))
         self._step_is_due = False

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pace_local._native import Block
 from pace_local.config import SessionConfig
 from pace_local.errors import NativeError, StorageError
-from pace_local.events import Event, Isolated, Means, ReadsOverBudget
+from pace_local.events import Event, Isolated, Means, ReadsOverBudget, Recalled
 from pace_local.recall import Piece, Store
 from pace_local.residents import BEHIND, CHANGED, NO_PIECE, Rows
 from pace_local.segments import Segment, SegmentTable
@@ -186,13 +186,14 @@ class WorkingSet:
                 block = self.store.get(piece.id)
                 ids[piece.id] = store.put(piece.segment, piece.token_index, block, keep=True).id
         held = self._cache.map.piece
-        for piece_id in np.unique(held[held >= 0]).tolist():
-            lost = BEHIND if piece_id in self._group_of_piece else NO_PIECE
-            held[held == piece_id] = -10 - ids[piece_id] if piece_id in ids else lost
-        held[held <= -10] = -10 - held[held <= -10]
-        self.kept = set(ids.values())
+        for piece in np.unique(held[held >= 0]).tolist():
+            ids.setdefault(piece, BEHIND if piece in self._group_of_piece else NO_PIECE)
+        held[:] = [ids.get(piece, piece) for piece in held.tolist()]
+        self.kept = {piece for piece in ids.values() if piece >= 0}
         self._group_of_piece = {
-            ids[piece]: owner for piece, owner in self._group_of_piece.items() if piece in ids
+            ids[piece]: owner
+            for piece, owner in self._group_of_piece.items()
+            if ids.get(piece, NO_PIECE) >= 0
         }
         self.store = store
 
@@ -215,16 +216,21 @@ class WorkingSet:
 
     # Bringing back
 
-    def bring(self, wanted: Sequence[int]) -> list[int]:
-        """Load what is missing of some segments, in this order while there is room.
+    def bring(self, reasons: Mapping[int, str]) -> list[int]:
+        """Load what is missing of some segments, in this order while there is room, and tell what came.
+
+        Args:
+            reasons: segment -> why it is wanted, for the event.
 
         Returns:
-            Those that are still not resident as a whole, because they were not saved or not all of them is
-            left. What does not fit is told as :class:`~pace_local.events.ReadsOverBudget`.
+            Those of which something was not saved or is gone. What does not fit is told as
+            :class:`~pace_local.events.ReadsOverBudget`.
         """
-        lost, parts = [], []
-        fitting = self.fitting(wanted)
+        began = time.perf_counter()
+        wanted = {s: tokens for s in reasons if (tokens := len(self.missing(s)))}
+        fitting = self.fitting(list(wanted))
         self._make_room_for(fitting)
+        lost, parts = [], []
         for segment in wanted:
             if segment not in fitting:
                 self.tell_over_budget(segment)
@@ -235,6 +241,11 @@ class WorkingSet:
             else:
                 parts += found
         self._load(parts)
+        seconds = time.perf_counter() - began
+        for segment, tokens in wanted.items():
+            if segment in fitting and segment not in lost:
+                name = self._segments[segment].name
+                self._emit(Recalled(name, "spliced", reasons[segment], tokens, seconds))
         return lost
 
     def fitting(self, wanted: Sequence[int]) -> list[int]:
@@ -295,7 +306,7 @@ class WorkingSet:
             found = np.isin(left, piece.token_index, assume_unique=True)
             if not found.any():
                 continue
-            block = self._fetch(piece)
+            block = self.fetch(piece)
             if block is None:
                 continue
             rows = np.searchsorted(piece.token_index, left[found]).astype(np.uint32)
@@ -303,8 +314,8 @@ class WorkingSet:
             left = left[~found]
         return None if len(left) else parts
 
-    def _fetch(self, piece: Piece) -> Block | None:
-        """The block of a piece if it is right in every way."""
+    def fetch(self, piece: Piece) -> Block | None:
+        """The block of a piece, if it is right in every way and its tokens are the session's."""
         try:
             block = self.store.get(piece.id)
             held = self._cache.native.read_block(block, self._cache.engine.identity)
@@ -325,10 +336,6 @@ class WorkingSet:
             positions = np.searchsorted(order, part.token_index).astype(np.int32)
             rows = self._cache.rows_of(part.token_index, part.piece)
             self._cache.load(part.block, part.rows, rows, positions)
-
-    def _place(self, positions: npt.NDArray[np.int32]) -> None:
-        n = len(self._cache.map)
-        self._cache.move(np.arange(n, dtype=np.uint32), positions)
 
     # Isolation
 
@@ -396,16 +403,25 @@ class WorkingSet:
             positions = (prefix + np.searchsorted(order, aside.token_index)).astype(np.int32)
             own = (prefix + np.searchsorted(order, fresh)).astype(np.int32)
         try:
-            self._place(np.concatenate([np.arange(prefix, dtype=np.int32), own]))
+            self._cache.place(np.concatenate([np.arange(prefix, dtype=np.int32), own]))
             self._cache.load(block, None, aside, positions)
         except NativeError as error:
             residents.insert(aside, positions)
             self._cache.rebuild(str(error))
 
-    def recompute(self, segment: int) -> None:
-        """Compute keys and values of a segment again, in isolation; they replace what was saved."""
+    def recompute(self, segment: int, reason: str | None = None) -> None:
+        """Compute keys and values of a segment again, in isolation; they replace what was saved.
+
+        Args:
+            segment: its id.
+            reason: why, for the event; None: whoever calls tells it.
+        """
+        began = time.perf_counter()
         self.store.drop(segment)
         self._read_sequence({segment: segment})
+        if reason is not None:
+            name, tokens = self._segments[segment].name, len(self.unit(segment))
+            self._emit(Recalled(name, "recomputed", reason, tokens, time.perf_counter() - began))
 
     def bring_sequence(self, segments: Sequence[int]) -> dict[int, Means]:
         """Make segments resident as if they had been read one after the other, in isolation from all else.
@@ -428,12 +444,10 @@ class WorkingSet:
             ranks = self.resident_ranks(segment)
             if len(ranks) and not self._is_held_by(owner, ranks):
                 self._cache.drop(ranks)
+        self._make_room_for(members)
         missing = {segment: self.missing(segment) for segment in members}
         found = {s: self._locate_standing(owner, missing[s]) for s, owner in owners.items()}
         if all(parts is not None for parts in found.values()):
-            self._make_room_for(members)
-            missing = {segment: self.missing(segment) for segment in members}
-            found = {s: self._locate_standing(owner, missing[s]) for s, owner in owners.items()}
             self._load([part for parts in found.values() if parts for part in parts])
             return {s: "spliced" if len(missing[s]) else "kept" for s in members}
         return self._read_sequence(owners)
