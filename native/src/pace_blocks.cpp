@@ -196,12 +196,14 @@ pace_block_header header_of(const pace_cache & cache, const pace_identity & iden
     return header;
 }
 
-void fill_block(pace_cache & cache, const std::vector<uint32_t> & cells, pace_block_header header, uint8_t * out) {
-    const auto & table   = cache.cells();
-    const auto   counted = counted_layers(cache, cells);
-    const auto   layout  = layout_of(cache, cells.size(), counted.size());
-    const auto   runs    = runs_of(nullptr, cells);
-    memset(out, 0, layout.tokens);
+void fill_block(pace_cache &                  cache,
+                const std::vector<uint32_t> & cells,
+                const std::vector<int> &      counted,
+                const block_layout &          layout,
+                pace_block_header             header,
+                uint8_t *                     out) {
+    const auto & table = cache.cells();
+    const auto   runs  = runs_of(nullptr, cells);
     for (size_t i = 0; i < cells.size(); ++i) {
         const pace_block_token token = { table.ext_get(cells[i]).tok, table.pos_get(cells[i]),
                                          cache.cell_references[cells[i]].position };
@@ -233,6 +235,7 @@ void fill_block(pace_cache & cache, const std::vector<uint32_t> & cells, pace_bl
 }
 
 void zero_padding(const pace_cache & cache, const block_layout & layout, size_t n_tokens, uint8_t * out) {
+    memset(out, 0, layout.tokens);
     size_t end = layout.tokens + n_tokens * sizeof(pace_block_token);
     memset(out + end, 0, padded(end) - end);
     const auto & layers = pace_access::layers(*cache.kv);
@@ -430,8 +433,9 @@ int32_t pace_save(struct pace_cache *          cache,
         for (uint32_t i = 0; i < n; ++i) {
             cells.push_back(ranked[ranks[i]]);
         }
-        const auto layout = layout_of(*cache, n, counted_layers(*cache, cells).size());
-        *n_out            = layout.end;
+        const auto counted = counted_layers(*cache, cells);
+        const auto layout  = layout_of(*cache, n, counted.size());
+        *n_out             = layout.end;
         if (capacity == 0 && !out) {
             return;
         }
@@ -445,7 +449,7 @@ int32_t pace_save(struct pace_cache *          cache,
         llama_synchronize(cache->ctx);
         keeps_residents([&] { pace_capture(*cache, cells); });
         zero_padding(*cache, layout, n, out);
-        fill_block(*cache, cells, header_of(*cache, *identity, n), out);
+        fill_block(*cache, cells, counted, layout, header_of(*cache, *identity, n), out);
     });
 }
 
