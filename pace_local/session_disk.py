@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +95,7 @@ class SessionDisk:
             session._memory.working_set.kept = set()
         self._events: list[dict[str, Any]] = []
         self._evictions: list[Any] = []
+        self._pauses = 0
         self._cache = session._cache
         self._cache.before_leaving.append(self._note_leaving)
 
@@ -111,27 +114,40 @@ class SessionDisk:
 
     def note(self, event: Event) -> None:
         """Remember an event for the log; not what the model writes, which the tokens hold."""
-        if not isinstance(event, (Progress, Text)):
+        if not self._pauses and not isinstance(event, (Progress, Text)):
             document = as_dict(event)
             document.pop("stats", None)
             document.pop("answer", None)
             self._events.append(document)
 
     def _note_leaving(self, ranks: npt.NDArray[np.int64]) -> None:
-        self._evictions.append(encode_ranges(self._cache.map.token_index[ranks]))
+        if not self._pauses:
+            self._evictions.append(encode_ranges(self._cache.map.token_index[ranks]))
 
     def withdrawn(self, n_tokens: int) -> None:
         """Tokens from here on are no more."""
         self._base = min(self._base, n_tokens)
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Within this, nothing is written and nothing noted; at its end the session must be as it was."""
+        self.write()
+        self._pauses += 1
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+
     # Writing
 
     def write(self) -> None:
-        """Write what has changed since the last record, if anything has.
+        """Write what has changed since the last record, if anything has, and if writing is not paused.
 
         Raises:
             StorageError: if it cannot be written; log and folder are as they were after the last record.
         """
+        if self._pauses:
+            return
         session, memory = self._session, self._session._memory
         memory.store.flush()
         self._cache.tidy()

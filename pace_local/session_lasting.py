@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import os
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -216,3 +218,25 @@ class SessionLasting(SessionSteps):
             ConfigError: if there is none of that id.
         """
         self._checkpoints.drop(checkpoint)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Within this, what is read, written and planned leaves no trace: after it the session is as before.
+
+        Nothing of it is written to the disk either: whoever opens the session after a process was killed in
+        it finds it as it was when it began. Counters go on, as with :meth:`restore`.
+
+        Raises:
+            ConfigError: on leaving, if a generation is still running.
+            NativeError: if a device fails.
+        """
+        with ExitStack() as undo:
+            if self._disk is not None:
+                undo.enter_context(self._disk.paused())
+            checkpoint = self.checkpoint()
+            try:
+                yield
+            finally:
+                if self.engine.ctx is not None:
+                    self.restore(checkpoint)
+                    self.drop_checkpoint(checkpoint)
