@@ -100,6 +100,11 @@ class SessionView:
         """Figures of the turn that is running, or of the last one."""
         return take_stats(self, self._cache.counters, self._turn_start)
 
+    @property
+    def counters(self) -> Counters:
+        """What has been counted in all of the session so far."""
+        return self._cache.counters.copy()
+
     def reads(self) -> list[Read]:
         """What the steps of the plan read, nearest step first, after what the user asks for."""
         reads = []

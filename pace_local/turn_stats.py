@@ -39,7 +39,7 @@ def take_stats(session: SessionView, now: Counters, start: Counters) -> TurnStat
         planning_seconds=now.planning_seconds - start.planning_seconds,
         eviction_seconds=now.eviction_seconds - start.eviction_seconds,
         renumbering_seconds=now.renumbering_seconds - start.renumbering_seconds,
-        reads=tuple(_read_stats(session, name, step) for name, step in session.plan.next_use().items()),
+        reads=tuple(read_stats(session, name, step) for name, step in session.plan.next_use().items()),
         key_bytes=held.keys,
         value_bytes=held.values,
         reference_bytes=held.references,
@@ -54,7 +54,17 @@ def take_stats(session: SessionView, now: Counters, start: Counters) -> TurnStat
     )
 
 
-def _read_stats(session: SessionView, name: str, step: int) -> ReadStats:
+def read_stats(session: SessionView, name: str, step: int = 0) -> ReadStats:
+    """How a segment stands in the cache now.
+
+    Args:
+        session: open.
+        name: of the segment.
+        step: that reads it.
+
+    Raises:
+        PlanError: if there is no such segment.
+    """
     segment = session.segments.named(name)
     positions = session.residents.position[session.residents.segment == segment.id]
     nearest = farthest = None

@@ -51,6 +51,7 @@ class Watch:
     def __init__(self, stop: Stop, after: int | None = None) -> None:
         self.stop, self.left = stop, after
         self.turns: list[str] = []
+        self.went_on: list[tuple[str, int]] = []
         self.probes: list[ProbeMeasure] = []
         self.cells: list[str] = []
 
@@ -58,6 +59,10 @@ class Watch:
         assert tokens > 0
         self.turns.append(f"{stage} {seed}")
         self._count()
+
+    def found(self, stage: str, seed: int, tokens: int) -> None:
+        assert tokens > 0
+        self.went_on.append((stage, tokens))
 
     def probe(self, probe: ProbeMeasure) -> None:
         self.probes.append(probe)

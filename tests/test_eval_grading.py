@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
 
 from pace_local.eval.grading import grade, has_fact
+from pace_local.eval.specification import AnswerForm
 from pace_local.eval.specifications import Specification, joint_question, kinds, look_alikes
 
 
@@ -16,7 +18,7 @@ def test_a_right_answer_gets_everything(specification: Specification) -> None:
     assert result.failures == ()
     assert (result.checks_passed, result.checks_total) == (5, 5)
     assert result.facts_recalled == result.facts_total == len(specification.facts)
-    assert result.has_code
+    assert result.is_answered
 
 
 def test_a_swapped_constant_fails_checks_but_recalls_facts() -> None:
@@ -63,7 +65,7 @@ def test_an_answer_without_code_can_still_recall() -> None:
     specification = look_alikes(1, 0)[0]
     result = grade(specification, f"It was about {' and '.join(specification.facts[:2])}, I think.")
     assert (result.checks_passed, result.checks_total, result.facts_recalled) == (0, 5, 2)
-    assert not result.has_code
+    assert not result.is_answered
     assert result.failures[0] == "check 1: no code in the answer"
 
 
@@ -108,3 +110,32 @@ def test_half_of_a_joint_answer_gets_half() -> None:
 )
 def test_facts_are_whole_words(answer: str, fact: str, expected: bool) -> None:
     assert has_fact(answer, fact) is expected
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """A question of text with two checks."""
+
+    reads: tuple[str, ...] = ("talk:anna",)
+    question: str = "Which day?"
+    facts: tuple[str, ...] = ("Tuesday",)
+    checks: tuple[str, ...] = ("assert 'tuesday' in words(ANSWER)", "assert 'monday' not in words(ANSWER)")
+    answers_with: AnswerForm = "text"
+    prelude: str = "def words(text):\n    return text.lower().split()"
+    n_tasks: int = 1
+    solution: str = "Tuesday"
+
+
+def test_checks_look_at_the_text_of_an_answer_where_no_code_is_asked_for() -> None:
+    right, wrong = grade(Asked(), "On\nTUESDAY 'quoted' \\ ``` \udc80"), grade(Asked(), "Monday, or Tuesday?")
+    assert (right.checks_passed, right.facts_recalled, right.is_answered) == (2, 1, True)
+    assert [outcome.passed for outcome in wrong.outcomes] == [False, True]
+    assert wrong.facts_recalled == 1
+    empty = grade(Asked(), " \n")
+    assert (empty.checks_passed, empty.is_answered) == (0, False)
+    assert empty.failures[0] == "check 1: no answer"
+
+
+def test_an_answers_text_is_not_run() -> None:
+    result = grade(Asked(), "import os\nos._exit(0)")
+    assert [outcome.passed for outcome in result.outcomes] == [False, True]

@@ -14,7 +14,7 @@ from pace_local.eval.journal import Journal, Results, load_results
 from pace_local.eval.measures import ProbeMeasure
 
 CELL = "alike/pace/-/2"
-TURN = {"kv_bytes": 5, "host_bytes": 7, "device_bytes": 0}
+TURN = {"number": 1, "kv_bytes": 5, "host_bytes": 7, "device_bytes": 0}
 
 
 def header(run: str, **identity: Any) -> dict[str, Any]:
@@ -32,8 +32,9 @@ def lines_of(folder: Path) -> list[dict[str, Any]]:
 def test_what_was_added_is_read_again(tmp_path: Path) -> None:
     with Journal(tmp_path / "new" / "folder", header("one")) as journal:
         journal.add_turn(CELL, 1, TURN)
-        journal.add_turn(CELL, 1, {**TURN, "kv_bytes": 4, "host_bytes": 9})
-        journal.add_session(CELL, 1, tokens=50, digest="d", seconds=1.5)
+        journal.add_turn(CELL, 1, {**TURN, "number": 2, "kv_bytes": 4, "host_bytes": 9})
+        journal.add_session(CELL, 1, gap=None, tokens=50, digest="d", seconds=1.5)
+        journal.add_session(CELL, 1, gap=70, tokens=150, digest="e", seconds=2.5)
         journal.add_probe(measured("one"))
         assert not journal.results.is_finished(CELL, 1)
         journal.end_cell(CELL, 1)
@@ -43,8 +44,9 @@ def test_what_was_added_is_read_again(tmp_path: Path) -> None:
     assert results.probes(CELL, 1) == [measured("one")]
     assert (results.is_finished(CELL, 1), results.is_finished(CELL, 3)) == (True, False)
     assert (results.refusal(CELL, 1), results.refusal(CELL, 2)) == (None, "too small")
-    assert results.peaks[CELL, 1] == {"kv_bytes": 5, "host_bytes": 9, "device_bytes": 0}
-    assert results.sessions[CELL, 1]["tokens"] == 50
+    assert [turn["host_bytes"] for turn in results.turns[CELL, 1]] == [7, 9]
+    assert results.sessions[CELL, 1, None]["tokens"] == 50
+    assert results.sessions[CELL, 1, 70]["tokens"] == 150
     assert results.header["run"] == "one"
 
 
@@ -65,6 +67,21 @@ def test_a_second_try_replaces_the_unfinished_first(tmp_path: Path) -> None:
         assert journal.results.probes(CELL, 1) == [measured("two", 1)]
     assert len(lines_of(tmp_path)) == 5
     assert load_results(tmp_path).probes(CELL, 1) == [measured("two", 1)]
+
+
+def test_turns_of_a_session_that_was_begun_anew_replace_those_of_the_first_try(tmp_path: Path) -> None:
+    with Journal(tmp_path, header("one")) as journal:
+        for number in (1, 2, 3):
+            journal.add_turn(CELL, 1, {**TURN, "number": number})
+        journal.add_turn(CELL, 2, TURN)
+    with Journal(tmp_path, header("two")) as journal:
+        journal.add_turn(CELL, 1, {**TURN, "number": 3})
+        journal.add_turn(CELL, 1, {**TURN, "number": 5})  # the line of 4 was lost in a kill
+        turns = [(turn["number"], turn["run"]) for turn in journal.results.turns[CELL, 1]]
+        assert turns == [(1, "one"), (2, "one"), (3, "two"), (5, "two")]
+        journal.add_turn(CELL, 1, TURN)
+        assert [(turn["number"], turn["run"]) for turn in journal.results.turns[CELL, 1]] == [(1, "two")]
+    assert [turn["run"] for turn in load_results(tmp_path).turns[CELL, 2]] == ["one"]
 
 
 def test_a_last_line_without_end_is_cut_off(tmp_path: Path) -> None:
@@ -109,12 +126,13 @@ def test_results_from_before_a_setting_was_one_go_on(tmp_path: Path) -> None:
 
 def test_all_cells_must_read_the_same_session(tmp_path: Path) -> None:
     with Journal(tmp_path, header("one")) as journal:
-        journal.add_session("alike/pace/-/2", 1, tokens=50, digest="d", seconds=1)
-        journal.add_session("alike/pace_focus/auto", 1, tokens=50, digest="d", seconds=1)
-        journal.add_session("alike/pace/-/2", 2, tokens=60, digest="e", seconds=1)
-        journal.add_session("unlike/pace/-/2", 1, tokens=70, digest="f", seconds=1)
+        journal.add_session("alike/pace/-/2", 1, gap=None, tokens=50, digest="d", seconds=1)
+        journal.add_session("alike/pace_focus/auto", 1, gap=None, tokens=50, digest="d", seconds=1)
+        journal.add_session("alike/pace/-/2", 2, gap=None, tokens=60, digest="e", seconds=1)
+        journal.add_session("alike/pace/-/2", 1, gap=9, tokens=65, digest="h", seconds=1)
+        journal.add_session("unlike/pace/-/2", 1, gap=None, tokens=70, digest="f", seconds=1)
         with pytest.raises(FileError, match="has 51 tokens, and that of alike/pace/-/2 50 others"):
-            journal.add_session("alike/h2o/-/1", 1, tokens=51, digest="g", seconds=1)
+            journal.add_session("alike/h2o/-/1", 1, gap=None, tokens=51, digest="g", seconds=1)
 
 
 def test_two_processes_do_not_write_one_folder(tmp_path: Path) -> None:

@@ -46,9 +46,9 @@ def ended(cell: str, refused: str | None = None) -> dict[str, Any]:
     return {"type": "done", "run": "one", "cell": cell, "seed": 1, "refused": refused}
 
 
-def turn(**changes: int) -> dict[str, Any]:
-    sizes = {"kv_bytes": 50, "host_bytes": 70, "device_bytes": 0, **changes}
-    return {"type": "turn", "run": "one", "stage": PACE, "seed": 1, **sizes}
+def turn(number: int, **changes: Any) -> dict[str, Any]:
+    sizes = {"kv_bytes": 50, "host_bytes": 70, "device_bytes": 0, "session_tokens": number, **changes}
+    return {"type": "turn", "run": "one", "stage": PACE, "seed": 1, "number": number, **sizes}
 
 
 SESSION = {"type": "session", "stage": PACE, "seed": 1, "tokens": 9, "digest": "d", "seconds": 30.25}
@@ -57,8 +57,8 @@ LINES: list[dict[str, Any]] = [
     a_probe(CEILING, 1, 20, 12, None, seconds=1.0),
     a_probe(CEILING, 2, 20, 12, None, seconds=2.0),
     ended(CEILING),
-    turn(),
-    turn(kv_bytes=90, host_bytes=60),
+    turn(1),
+    turn(2, kv_bytes=90, host_bytes=60),
     SESSION,
     a_probe(PACE, 1, 11, 12, "not resident", seconds=4.0, kv_bytes=80),
     a_probe(PACE, 2, 9, 10, "facts not reused", seconds=6.0),
@@ -130,9 +130,9 @@ def test_every_failed_probe_is_listed_with_where_it_broke() -> None:
     text = report(Results(LINES))
     rows = [line for line in text.splitlines() if line.startswith("| alike |")]
     assert rows == [
-        "| alike | pace | spec:a, spec:b | 1, 1 | not resident: 80 % was | 11/20 | 12/12 "
+        "| alike | pace | 4 reads a probe | spec:a, spec:b | 1, 1 | not resident: 80 % was | 11/20 | 12/12 "
         "| `check 1: AssertionError: f(¦)' gave 3` |",
-        "| alike | pace | spec:a | 1, 2 | facts not reused: `41, a¦b'c` | 9/20 | 10/12 "
+        "| alike | pace | 4 reads a probe | spec:a | 1, 2 | facts not reused: `41, a¦b'c` | 9/20 | 10/12 "
         "| `check 1: AssertionError: f(¦)' gave 3` |",
     ]
 

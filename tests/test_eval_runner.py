@@ -15,11 +15,14 @@ from session_pair import TALKER
 
 from pace_local import Model
 from pace_local.errors import CancelledError, ConfigError
-from pace_local.eval.cells import CEILING, Cell, EvalSettings, specifications_of
+from pace_local.eval.askers import trial_of
+from pace_local.eval.cells import CEILING, Cell, EvalSettings
 from pace_local.eval.journal import Results
-from pace_local.eval.play import Play, plan_of
-from pace_local.eval.runner import trial_of, whole_probes
+from pace_local.eval.plans import plan_of
+from pace_local.eval.play import Play
+from pace_local.eval.tasks import KINDS
 from pace_local.eval.trial import SYSTEM_PROMPT
+from pace_local.eval.workload import make_workload
 from pace_local.session import Session
 from pace_local.terminal import Stop
 from pace_local.testing import TinySpec
@@ -64,7 +67,7 @@ def test_ceilings_come_first_and_only_a_policy_that_focuses_takes_means() -> Non
     [
         ({"tokens": -1}, "--tokens -1 is out of range"),
         ({"seeds": 0}, "--seeds 0 is out of range; use 1 to 1000"),
-        ({"reads": (9,)}, "--reads 9 is out of range; use 1 to 8"),
+        ({"reads": (9,)}, "--reads 9 is out of range for 8 alike specifications; use 1 to 8"),
         ({"reads": ()}, "--reads '': give at least one, each once"),
         ({"reads": (1, 1)}, "--reads '1,1': give at least one, each once"),
         ({"means": ("auto", "kept")}, "--means 'kept' is not one of auto, spliced"),
@@ -72,9 +75,17 @@ def test_ceilings_come_first_and_only_a_policy_that_focuses_takes_means() -> Non
         ({"policies": ("pacee",)}, "pacee"),
         ({"budget": 1}, "budget 1 is too small"),
         ({"between": -1}, "--between -1 is out of range"),
-        ({"specifications": 9}, "9 unlike specifications are out of range; use 1 to 8"),
+        ({"specifications": 17}, f"17 unlike specifications are out of range; use 1 to {len(KINDS)}"),
+        ({"gaps": (-1,)}, "--gaps -1 is out of range"),
+        ({"gaps": (7, 7)}, "--gaps '7,7': give at least one, each once"),
+        ({"gaps": (7,), "between": 1}, "leave --between out"),
+        ({"errors": (101,)}, "--errors 101 is out of range; use 0 to 100"),
+        ({"specs": ("facts",), "reads": (2,)}, "--reads 2 is out of range for 8 facts probes; use 1 to 1"),
         ({"specifications": 21, "specs": ("alike",)}, "21 alike specifications are out of range"),
-        ({"specifications": 4, "reads": (5,)}, "--reads 5 is out of range; use 1 to 4"),
+        (
+            {"specifications": 4, "reads": (5,)},
+            "--reads 5 is out of range for 4 alike specifications; use 1 to 4",
+        ),
         ({"answer_tokens": 0}, "--answer-tokens 0 is out of range"),
     ],
 )
@@ -86,7 +97,7 @@ def test_settings_out_of_range(settings: dict[str, Any], said: str) -> None:
 @pytest.mark.parametrize(("reads", "sizes"), [(1, 8), (2, 4), (3, 2), (4, 2), (5, 1), (8, 1)])
 def test_an_incomplete_last_group_is_dropped(model: Model, reads: int, sizes: int) -> None:
     trial = trial_of(model, dataclasses.replace(SETTINGS, tokens=0), "unlike", 1, reads)
-    probes = whole_probes(trial, reads)
+    probes = trial.probes
     assert len(probes) == sizes == Cell("unlike", "pace", None, reads).n_probes(8)
     assert all(len(probe.reads) == reads for probe in probes)
 
@@ -104,9 +115,8 @@ def test_every_cell_reads_the_same_tokens(model: Model, whole: tuple[Results, Wa
     assert len({line["digest"] for line in sessions}) == len({line["tokens"] for line in sessions}) == 1
     trial = trial_of(model, SETTINGS, "alike", 1, 1)
     with Session(model, budget=20_000, position_cap=21_000, policy="none", threads=1) as session:
-        for entry in trial.entries:
-            if entry.part != "probe":
-                session.append(entry.text, kind=entry.kind)
+        for entry in (*trial.told, *trial.work):
+            session.append(entry.text, kind=entry.kind)
         play = object.__new__(Play)
         play.session = session
         assert play.digest() == sessions[0]["digest"]
@@ -116,7 +126,7 @@ def test_every_cell_reads_the_same_tokens(model: Model, whole: tuple[Results, Wa
 def test_the_session_is_longer_than_the_budget_and_has_filler(whole: tuple[Results, Watch, Path]) -> None:
     *_, folder = whole
     turns = [line for line in lines_of(folder, "turn") if line["stage"] == "alike/pace/-/3"]
-    assert [turn["part"] for turn in turns][:9] == ["system"] + ["specification"] * 8
+    assert [turn["part"] for turn in turns][:9] == ["system"] + ["told"] * 8
     assert {turn["part"] for turn in turns[9:]} == {"filler"}
     assert [turn["number"] for turn in turns] == list(range(1, len(turns) + 1))
     assert sum(turn["evicted"] for turn in turns) > 0
@@ -149,17 +159,17 @@ def test_user_turns_are_talk_and_files_are_isolated(model: Model) -> None:
     trial = trial_of(model, SETTINGS, "alike", 1, 1)
     config = SETTINGS.session_config(Cell("alike", "pace_focus", "auto", 1))
     with Play(model, config, Stop()) as play:
-        play.read([entry for entry in trial.entries if entry.part != "probe"], lambda _turn: None)
+        play.read([*trial.told, *trial.work], lambda _turn: None)
         isolated = {segment.kind for segment in play.session.segments if segment.isolated}
         assert isolated == {"file"}
-        assert all(each.name in play.session.segments for each in trial.specifications)
+        assert all(each.name in play.session.segments for each in trial.workload.told)
 
 
 # Plans and probes
 
 
 def test_the_plan_names_every_probe_after_the_other_work(model: Model) -> None:
-    probes = whole_probes(trial_of(model, SETTINGS, "alike", 1, 4), 4)
+    probes = trial_of(model, SETTINGS, "alike", 1, 4).probes
     plan = plan_of(probes, after_other_work=True)
     assert [step.reads for step in plan] == [(), *(probe.reads for probe in probes)]
     assert [step.reads for step in plan_of(probes, after_other_work=False)] == [p.reads for p in probes]
@@ -173,10 +183,8 @@ def test_other_work_between_probes_is_a_step_of_its_own(model: Model, tmp_path: 
     plan = plan_of(asked, after_other_work=True, between=True)
     assert [bool(step.reads) for step in plan] == [False, True] * 3
     results, _ = measure(model, settings, tmp_path)
-    assert (
-        len({results.sessions[stage, 1]["digest"] for stage in ("alike/pace/-/1", "alike/pace_focus/auto")})
-        == 1
-    )
+    stages = ("alike/pace/-/1", "alike/pace_focus/auto")
+    assert len({results.sessions[stage, 1, None]["digest"] for stage in stages}) == 1
     lengths = []
     for cell in ("alike/pace/-/1", "alike/pace_focus/auto/1"):
         probes = results.probes(cell, 1)
@@ -192,7 +200,7 @@ def test_each_probe_is_the_current_step_and_its_reads_are_measured(
     whole: tuple[Results, Watch, Path],
 ) -> None:
     results, *_ = whole
-    names = [each.name for each in specifications_of("alike", 8, 1)]
+    names = [each.name for each in make_workload("alike", 8, 1).told]
     for cell in SETTINGS.cells():
         probes = results.probes(cell.key, 1)
         asked = [read.name.partition("#")[0] for probe in probes for read in probe.reads]
@@ -221,7 +229,7 @@ def test_a_ceiling_has_all_and_nothing_else(model: Model, whole: tuple[Results, 
     results, *_ = whole
     system = len(model.tokenize(SYSTEM_PROMPT))
     for reads in SETTINGS.reads:
-        asked = whole_probes(trial_of(model, SETTINGS, "alike", 1, reads), reads)
+        asked = trial_of(model, SETTINGS, "alike", 1, reads).probes
         for entry, probe in zip(asked, results.probes(f"alike/{CEILING}/-/{reads}", 1), strict=True):
             assert probe.residency == 1
             # Its session is the system prompt, what it reads, the question and the answer: all still there.
@@ -233,10 +241,10 @@ def test_a_ceiling_has_all_and_nothing_else(model: Model, whole: tuple[Results, 
 
 
 def test_a_policy_that_cannot_hold_it_is_refused_and_not_tried_again(model: Model, tmp_path: Path) -> None:
-    settings = dataclasses.replace(SETTINGS, policies=("none",), reads=(4,))
+    settings = dataclasses.replace(SETTINGS, policies=("pace",), reads=(4,), budget=200, position_cap=900)
     results, watch = measure(model, settings, tmp_path)
-    assert "policy 'none' evicts nothing" in (results.refusal("alike/none/-/4", 1) or "")
-    assert watch.cells == ["alike/ceiling/-/4 1", "alike/none/-/4 1"]
+    assert "can be pinned in a budget of 200" in (results.refusal("alike/pace/-/4", 1) or "")
+    assert watch.cells == ["alike/ceiling/-/4 1", "alike/pace/-/4 1"]
     _, again = measure(model, settings, tmp_path, run="two")
     assert (again.turns, again.probes, again.cells) == ([], [], [])
 
@@ -244,7 +252,7 @@ def test_a_policy_that_cannot_hold_it_is_refused_and_not_tried_again(model: Mode
 def test_seeds_make_other_sessions(model: Model, tmp_path: Path) -> None:
     settings = dataclasses.replace(SETTINGS, policies=("pace",), reads=(8,), tokens=0, seeds=2)
     results, _ = measure(model, settings, tmp_path)
-    one, two = (results.sessions["alike/pace/-/8", seed]["digest"] for seed in (1, 2))
+    one, two = (results.sessions["alike/pace/-/8", seed, None]["digest"] for seed in (1, 2))
     assert one != two
     summary = outcome(results)["alike/pace/-/8"]
     assert (summary["checks_total"], summary["facts_total"], summary["seeds_done"]) == (80, 48, 2)

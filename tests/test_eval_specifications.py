@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
 import sys
-from itertools import permutations
+from itertools import combinations, permutations
 
 import pytest
 from eval_near_misses import failed_checks, near_misses
@@ -155,10 +156,49 @@ def test_look_alikes_differ_in_a_few_words_only() -> None:
     assert len(shared) > 0.6 * len(set(one.text.split()))
 
 
-def test_there_are_eight_kinds_with_names_of_their_own() -> None:
+def test_there_are_twelve_kinds_with_names_of_their_own() -> None:
     specifications = kinds(0)
-    assert len(specifications) == len({each.name for each in specifications}) == 8
-    assert len({each.function for each in specifications}) == 8
+    assert len(specifications) == len({each.name for each in specifications}) == 12
+    assert len({each.function for each in specifications}) == 12
+    assert len({each.title for each in specifications}) == 12
+
+
+def test_no_two_kinds_share_much_of_their_text() -> None:
+    for one, other in combinations(kinds(0), 2):
+        words = [set(re.findall(r"\w+", each.text.casefold())) for each in (one, other)]
+        assert len(words[0] & words[1]) < 0.55 * min(map(len, words)), (one.name, other.name)
+
+
+def test_the_first_eight_kinds_and_the_look_alikes_stay_as_they_were_measured() -> None:
+    digest = hashlib.sha256()
+    for seed in range(5):
+        for each in kinds(seed)[:8] + look_alikes(MOST_LOOK_ALIKES, seed):
+            for text in (each.name, each.title, each.text, each.question):
+                digest.update(text.encode() + b"\0")
+            for text in (*each.facts, *each.checks, each.solution):
+                digest.update(text.encode() + b"\0")
+    assert digest.hexdigest() == "83f1432d3eda76a0bb2ea4a327ead6916f0c589e35b3eecac14b8afc021eb3e5"
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "right"),
+    [
+        ("rights", r"(\w+) and not (\w+):", r"\2 and not \1:"),
+        ("rights", r"rights \+= ", "rights = "),
+        ("billing", r"\(day - first\) // length", "day // length"),
+        ("billing", r"last \+ (\d+)", r"day + \1"),
+        ("checksum", r"if remainder == 0", "if total == 0"),
+        ("checksum", r"return remainder", "return total"),
+        ("retries", r"\*\* \(attempt - 1\)", "* (attempt - 1)"),
+        ("retries", r"min\((.*), \d+\)", r"\1"),
+    ],
+)
+def test_another_rule_of_a_kind_fails(kind: str, wrong: str, right: str) -> None:
+    for seed in SEEDS:
+        specification = of_kind(kind, seed)
+        changed = re.sub(wrong, right, specification.solution)
+        assert changed != specification.solution
+        assert failed_checks(changed, specification.checks)
 
 
 def test_a_seed_reproduces_byte_for_byte_and_another_differs() -> None:

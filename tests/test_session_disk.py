@@ -18,13 +18,13 @@ from session_pair import QUICK, TALKER, tiny_session
 from pace_local import Model, Plan, Session, Step, events
 from pace_local.engine import Engine
 from pace_local.errors import ConfigError, FileError, StorageError
-from pace_local.policies import POLICIES
+from pace_local.policies import POLICIES, policy_named
 from pace_local.sessions import SessionInUseError, kv_folder, log_path, state_of
 from pace_local.testing import TinySpec
 
 TEXT = "return the self and other "
-WINDOWED = {"attention", "snapkv"}
-"""Policies that look at the last steps of attention one by one, which start anew."""
+WINDOWED = {name for name in POLICIES if policy_named(name).looks_at_steps}
+"""Their steps start anew."""
 
 
 @pytest.fixture(scope="module")

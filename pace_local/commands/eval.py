@@ -10,60 +10,20 @@ import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pace_local.bench.surroundings import build_facts, current_commit, machine_facts, threads_used
-from pace_local.config import MEANS, SessionConfig
-from pace_local.errors import ConfigError, PaceError
-from pace_local.eval.cells import (
-    ANSWER_TOKENS,
-    MOST_SPECIFICATIONS,
-    N_SPECIFICATIONS,
-    SPECIFICATION_SETS,
-    EvalSettings,
-)
+from pace_local.commands.eval_options import EVALUATIONS, Evaluation, add_options, settings_of
+from pace_local.errors import PaceError
+from pace_local.eval.cells import ANSWER_TOKENS, EvalSettings
 from pace_local.eval.journal import Journal, load_results
 from pace_local.eval.progress import EvalProgress
-from pace_local.eval.report import REPORT, SUMMARY, report, write_report
+from pace_local.eval.report import PAGE, REPORT, SUMMARY, report, write_page, write_report
 from pace_local.eval.runner import measure_cells
 from pace_local.eval.summary import as_document
 from pace_local.model import Model
 from pace_local.models import ResolvedModel
 from pace_local.terminal import Stop, check_time_limit, prepare_model, run_stoppable, say
-
-T = TypeVar("T")
-
-_METHOD = """\
-Reads specifications, then other work, then asks for the functions that the specifications define, and runs
-hidden tests on what the model writes. The ceiling, measured first, is the same question with nothing else but
-the system prompt. Answers are greedy. Stopped with Ctrl-C or killed, the same command goes on with the first
-unfinished cell; further policies, means, reads and seeds may be asked for later in the same folder."""
-
-_RECALL = f"""\
-{_METHOD}
-
-Each policy, each means by which a read comes back, each number of reads and each kind of specification is a
-cell of the table."""
-
-_SPEC = f"""\
-{_METHOD}
-
-Each policy is a row of the table; each probe needs one specification."""
-
-_SPEC_POLICIES = "streaming,context_shift,h2o,h2o_grace,hybrid,plan,bounded,pace,pace_focus"
-_MEASURED = (
-    "tokens",
-    "policies",
-    "means",
-    "reads",
-    "specs",
-    "probes",
-    "between",
-    "seeds",
-    "budget",
-    "position_cap",
-)
-"""Options that say what is measured, in the order in which a command shows them."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -71,73 +31,24 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     summary = "measure with hidden tests how well early text is used late"
     parser = commands.add_parser("eval", help=summary, description=f"{summary.capitalize()}.")
     actions = parser.add_subparsers(title="evaluations", metavar="WHAT", required=True)
-
-    def action(name: str, help: str, description: str) -> argparse._ArgumentGroup:
+    for evaluation in EVALUATIONS:
         added = actions.add_parser(
-            name, help=help, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+            evaluation.name,
+            help=evaluation.help,
+            description=evaluation.description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        added.set_defaults(handler=run, evaluation=name, reads="1", means="auto", between=0)
+        added.set_defaults(handler=run, evaluation=evaluation)
         what = added.add_argument_group("what is measured")
         what.add_argument("--model", metavar="NAME", help="default: the best that fits this machine")
+        added.set_defaults(**add_options(what, evaluation))
         _add_run_options(added)
-        return what
-
-    recall = action("recall", "by which means what a step reads comes back best", _RECALL)
-    recall.set_defaults(probes=N_SPECIFICATIONS)
-    _add_session_options(
-        recall, tokens=12_000, policies="pace,pace_focus", specs=",".join(SPECIFICATION_SETS)
-    )
-    recall.add_argument(
-        "--means",
-        metavar="M,M",
-        help=f"of policies that start a step with what it reads: {', '.join(MEANS)}; default: auto",
-    )
-    recall.add_argument("--reads", metavar="K,K", help="specifications that a probe needs; default: 1")
-    spec = action("spec", "policies against one another in a long session", _SPEC)
-    _add_session_options(spec, tokens=64_000, policies=_SPEC_POLICIES, specs="unlike")
-    most = ", ".join(f"{number} {specs}" for specs, number in MOST_SPECIFICATIONS.items())
-    spec.add_argument(
-        "--probes",
-        type=int,
-        default=N_SPECIFICATIONS,
-        metavar="N",
-        help=f"and specifications; at most {most}; default: %(default)s",
-    )
-    spec.add_argument(
-        "--between", type=int, metavar="N", help="tokens of other work between probes; default: 0"
-    )
-
-
-def _add_session_options(group: argparse._ArgumentGroup, *, tokens: int, policies: str, specs: str) -> None:
-    group.add_argument(
-        "--tokens", type=int, default=tokens, metavar="N", help="of other work; default: %(default)s"
-    )
-    group.add_argument("--policies", default=policies, metavar="P,P", help="default: %(default)s")
-    group.add_argument(
-        "--specs",
-        default=specs,
-        metavar="S,S",
-        help="alike: of one form; unlike: of different kinds; default: %(default)s",
-    )
-    group.add_argument("--seeds", type=int, default=1, metavar="N", help="sessions a cell; default: 1")
-    for name in ("budget", "position_cap"):
-        default = getattr(SessionConfig, name)
-        group.add_argument(
-            f"--{name.replace('_', '-')}", type=int, default=default, metavar="N", help="default: %(default)s"
-        )
-    group.add_argument(
-        "--answer-tokens",
-        type=int,
-        default=ANSWER_TOKENS,
-        metavar="N",
-        help="longest answer, for each specification that a probe needs; default: %(default)s",
-    )
 
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
     work = parser.add_argument_group("run")
     work.add_argument(
-        "--out", required=True, metavar="DIR", help=f"folder for every turn, {SUMMARY} and {REPORT}"
+        "--out", required=True, metavar="DIR", help=f"folder for every turn, {SUMMARY}, {REPORT} and {PAGE}"
     )
     work.add_argument(
         "--report-only", action="store_true", help="measure nothing: write the report of what is there"
@@ -154,10 +65,11 @@ def run(arguments: argparse.Namespace) -> int:
     check_time_limit(arguments.time_limit)
     out = Path(arguments.out)
     if not arguments.report_only:
-        settings = _settings(arguments)
+        settings = settings_of(arguments)
         run_stoppable(lambda stop: _measure(arguments, settings, out, stop), arguments.time_limit)
     results = load_results(out)
     write_report(out, results)
+    write_page(out, results)
     if arguments.json:
         print(json.dumps(as_document(results)))
     else:
@@ -195,36 +107,11 @@ def _measure(arguments: argparse.Namespace, settings: EvalSettings, out: Path, s
             raise
 
 
-def _settings(arguments: argparse.Namespace) -> EvalSettings:
-    return EvalSettings(
-        tokens=arguments.tokens,
-        policies=_words(arguments.policies, str, "--policies"),
-        means=_words(arguments.means, str, "--means"),
-        reads=_words(arguments.reads, int, "--reads"),
-        specs=_words(arguments.specs, str, "--specs"),
-        seeds=arguments.seeds,
-        budget=arguments.budget,
-        position_cap=arguments.position_cap,
-        threads=arguments.threads,
-        answer_tokens=arguments.answer_tokens,
-        specifications=arguments.probes,
-        between=arguments.between,
-    )
-
-
-def _words(text: str, kind: Callable[[str], T], option: str) -> tuple[T, ...]:
-    try:
-        return tuple(kind(word.strip()) for word in text.split(",") if word.strip())
-    except ValueError:
-        raise ConfigError(
-            f"{option} {text!r} is out of range; use whole numbers with commas between"
-        ) from None
-
-
 def _header(
     arguments: argparse.Namespace, settings: EvalSettings, resolved: ResolvedModel, model: Model
 ) -> dict[str, Any]:
     """What this run is, for the journal."""
+    evaluation: Evaluation = arguments.evaluation
     info, own = resolved.info, model.fingerprint.hex()
     name = info.name if info is not None else resolved.path.stem
     given = {
@@ -232,7 +119,7 @@ def _header(
     }
     return {
         "run": uuid.uuid4().hex[:12],
-        "evaluation": arguments.evaluation,
+        "evaluation": evaluation.name,
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": _command(arguments),
         "commit": current_commit(),
@@ -245,18 +132,17 @@ def _header(
         "config": _config(settings),
         "seeds": settings.seeds,
         "cells": [vars(cell) for cell in settings.cells()],
-        "identity": {"evaluation": arguments.evaluation, "model_fingerprint": own, **settings.identity},
+        "identity": {"evaluation": evaluation.name, "model_fingerprint": own, **settings.identity},
     }
 
 
 def _command(arguments: argparse.Namespace) -> list[str]:
     """The command that measures the same. Of paths the last part alone: results are meant to be shown."""
-    fixed = ("probes", "between") if arguments.evaluation == "recall" else ("means", "reads")
-    words = ["pace", "eval", arguments.evaluation]
+    evaluation: Evaluation = arguments.evaluation
+    words = ["pace", "eval", evaluation.name]
     words += [] if arguments.model is None else ["--model", Path(arguments.model).name]
-    for option in _MEASURED:
-        if option not in fixed:
-            words += [f"--{option.replace('_', '-')}", str(getattr(arguments, option))]
+    for option in evaluation.measured:
+        words += [f"--{option.replace('_', '-')}", str(getattr(arguments, option))]
     if arguments.answer_tokens != ANSWER_TOKENS:
         words += ["--answer-tokens", str(arguments.answer_tokens)]
     for option in ("threads", "gpu_layers"):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, product
+from typing import Any, Literal
 
 from pace_local.config import MEANS, SessionConfig
 from pace_local.errors import ConfigError
-from pace_local.eval.specifications import MOST_LOOK_ALIKES, Specification, kinds, look_alikes
-from pace_local.eval.tasks import KINDS
+from pace_local.eval.workload import MOST_QUESTIONS, SPECIFICATION_SETS, check_workload
 from pace_local.policies import policy_named
 
 N_SPECIFICATIONS = 8
-MOST_SPECIFICATIONS = {"alike": MOST_LOOK_ALIKES, "unlike": len(KINDS)}
-SPECIFICATION_SETS = tuple(MOST_SPECIFICATIONS)
 CEILING = "ceiling"
 """Stands where a policy's name does: fresh sessions in which all that is read stands right before the
 question, and nothing else but the system prompt."""
@@ -22,35 +21,56 @@ ANSWER_TOKENS = 300
 """Right answers take 60 to 150 for each specification."""
 
 MOST_SEEDS = 1000
+MOST_TOKENS = 2**30
+NO_PLAN = 100
+"""So many percent of the plan's reads are wrong where there is no plan at all."""
+
+Apart = Literal["work", "positions"]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One entry of the table: how many of which specifications a probe reads, by which policy and means."""
+    """One entry of the table."""
 
     specs: str
-    """``alike`` or ``unlike``."""
+    """Name of the workload."""
 
     policy: str
     means: str | None
     """None for policies that do not start steps with what they read."""
 
     reads: int
+    """Specifications that a probe needs; 1 for workloads whose questions read what they need."""
+
+    gap: int | None = None
+    """Tokens, or positions, between the documents and the probes; None: what the run has for all cells."""
+
+    apart: Apart = "work"
+    """What lies there: other work, or nothing but positions."""
+
+    errors: int | None = None
+    """Percent of the plan's reads that are wrong, missing or a step late; None: the plan is right."""
 
     @property
     def key(self) -> str:
-        """Its name in files: ``alike/pace_focus/auto/2``."""
-        return f"{self.row}/{self.reads}"
+        """Its name in files: ``alike/pace_focus/auto/2``, ``alike/pace/-/1@40000``, ``alike/pace/-/1~25``."""
+        return f"{self.row}/{self.reads}{self._gap}{self._errors}"
 
     @property
     def row(self) -> str:
-        """The same without the number of reads."""
+        """The same without the number of reads, the gap and the errors."""
         return f"{self.specs}/{self.policy}/{self.means or '-'}"
 
     @property
     def label(self) -> str:
         """Policy and means for people."""
-        return self.policy if self.means is None else f"{self.policy}, {self.means}"
+        name = "positions alone" if self.apart == "positions" else self.policy
+        return name if self.means is None else f"{name}, {self.means}"
+
+    @property
+    def column(self) -> tuple[int, int, int]:
+        """Reads, gap and errors, which tell the columns of the table apart."""
+        return self.reads, -1 if self.gap is None else self.gap, -1 if self.errors is None else self.errors
 
     @property
     def is_ceiling(self) -> bool:
@@ -58,12 +78,22 @@ class Cell:
 
     @property
     def stage(self) -> str:
-        """Cells with the same stage have the same session up to the first probe, residents included.
+        """Cells with the same stage read one session, residents included; each asks its probes aside.
 
         A policy that focuses starts each step from what the step reads, so that the session before it is the
         same however the probes will be grouped; others keep what the plan reads, which differs.
         """
-        return self.row if self.means is not None else self.key
+        focuses = self.means is not None
+        return f"{self.row if focuses else f'{self.row}/{self.reads}'}{self._errors}"
+
+    @property
+    def _gap(self) -> str:
+        mark = "@" if self.apart == "work" else "@+"
+        return "" if self.gap is None else f"{mark}{self.gap}"
+
+    @property
+    def _errors(self) -> str:
+        return "" if self.errors is None else f"~{self.errors}"
 
     def n_probes(self, specifications: int) -> int:
         """Whole groups of so many reads."""
@@ -79,12 +109,14 @@ class EvalSettings:
     """
 
     tokens: int = 12_000
-    """Of other work between the specifications and the first probe."""
+    """Of other work between the documents and the first probe."""
 
     policies: tuple[str, ...] = ("pace", "pace_focus")
     means: tuple[str, ...] = ("auto",)
     reads: tuple[int, ...] = (1,)
-    specs: tuple[str, ...] = SPECIFICATION_SETS
+    specs: tuple[str, ...] = tuple(SPECIFICATION_SETS)
+    """Workloads."""
+
     seeds: int = 1
     budget: int = SessionConfig.budget
     position_cap: int = SessionConfig.position_cap
@@ -93,56 +125,71 @@ class EvalSettings:
     """Longest answer, for each specification that a probe reads."""
 
     specifications: int = N_SPECIFICATIONS
-    """Told first; every one is asked for once, but for a last group that is not whole."""
+    """Told first, and every one asked for once, but for a last group that is not whole; of other workloads:
+    questions."""
 
     between: int = 0
     """Tokens of other work between one probe and the next."""
 
+    gaps: tuple[int, ...] = ()
+    """Tokens of other work, or positions, at which all probes are asked, instead of ``tokens``."""
+
+    apart: Apart = "work"
+    errors: tuple[int, ...] = ()
+    """Percent of the plan's reads that are wrong."""
+
     def __post_init__(self) -> None:
         """Check names and ranges."""
-        if not 0 <= self.tokens <= 2**30:
-            raise ConfigError(f"--tokens {self.tokens} is out of range; use 0 to {2**30}")
-        if not 1 <= self.seeds <= MOST_SEEDS:
-            raise ConfigError(f"--seeds {self.seeds} is out of range; use 1 to {MOST_SEEDS}")
-        if not 1 <= self.answer_tokens <= 2**20:
-            raise ConfigError(f"--answer-tokens {self.answer_tokens} is out of range; use 1 to {2**20}")
-        if not 0 <= self.between <= 2**30:
-            raise ConfigError(f"--between {self.between} is out of range; use 0 to {2**30}")
-        for specs in self.specs:
-            most = MOST_SPECIFICATIONS.get(specs, self.specifications)
-            if not 1 <= self.specifications <= most:
-                raise ConfigError(
-                    f"{self.specifications} {specs} specifications are out of range; use 1 to {most}"
-                )
-        for reads in self.reads:
-            if not 1 <= reads <= self.specifications:
-                raise ConfigError(f"--reads {reads} is out of range; use 1 to {self.specifications}")
+        _check_range("--tokens", self.tokens, 0, MOST_TOKENS)
+        _check_range("--seeds", self.seeds, 1, MOST_SEEDS)
+        _check_range("--answer-tokens", self.answer_tokens, 1, 2**20)
+        _check_range("--between", self.between, 0, MOST_TOKENS)
+        for gap in self.gaps:
+            _check_range("--gaps", gap, 0, MOST_TOKENS)
+        for errors in self.errors:
+            _check_range("--errors", errors, 0, NO_PLAN)
+        if self.gaps and self.between:
+            raise ConfigError(
+                "probes at gaps are asked aside, with nothing between them; leave --between out"
+            )
         _check_words("--means", self.means, MEANS)
-        _check_words("--specs", self.specs, SPECIFICATION_SETS)
+        _check_words("--specs", self.specs, tuple(MOST_QUESTIONS))
         for what in ("policies", "means", "reads", "specs"):
-            values = getattr(self, what)
-            if not values or len(set(values)) < len(values):
-                raise ConfigError(f"--{what} {','.join(map(str, values))!r}: give at least one, each once")
+            _check_each_once(what, getattr(self, what), least=1)
+        for what in ("gaps", "errors"):
+            _check_each_once(what, getattr(self, what), least=0)
+        for specs, reads in product(self.specs, self.reads):
+            check_workload(specs, self.specifications, reads)
         for policy in self.policies:
             self.session_config(Cell("alike", policy, None, 1))
 
     def cells(self) -> list[Cell]:
-        """All cells: the ceilings first, then row by row."""
+        """All cells: the ceilings first, then stage by stage, by growing gaps."""
         ceilings = [Cell(specs, CEILING, None, reads) for specs in self.specs for reads in self.reads]
-        return ceilings + [
-            Cell(specs, policy, means, reads)
+        rows = [
+            (specs, policy, means, errors)
             for specs in self.specs
-            for policy in self.policies
+            for policy in (("none",) if self.apart == "positions" else self.policies)
             for means in (self.means if policy_named(policy).focuses else (None,))
-            for reads in self.reads
+            for errors in (self.errors or (None,))
+        ]
+        gaps: list[int | None] = [*sorted(self.gaps)] or [None]
+        return ceilings + [
+            cell
+            for specs, policy, means, errors in rows
+            for _, cells in _by_stage(
+                Cell(specs, policy, means, reads, gap, self.apart, errors)
+                for gap, reads in product(gaps, self.reads)
+            )
+            for cell in cells
         ]
 
     def stages(self) -> list[list[Cell]]:
-        """The cells in groups that share a session up to the first probe."""
+        """The cells in groups that share a session, in the order in which it reaches them."""
         return [list(cells) for _, cells in groupby(self.cells(), key=lambda cell: cell.stage)]
 
     def session_config(self, cell: Cell) -> SessionConfig:
-        """Settings of a cell's sessions, but for ceilings, whose budget is what they need.
+        """Settings of a cell's sessions, but for those that keep everything, whose budget is what they need.
 
         Raises:
             ConfigError: for an unknown policy, or a number out of range.
@@ -158,10 +205,10 @@ class EvalSettings:
         )
 
     @property
-    def identity(self) -> dict[str, int]:
+    def identity(self) -> dict[str, Any]:
         """What results of different runs must have in common to stand in one table."""
         return {
-            "tokens": self.tokens,
+            "tokens": None if self.gaps else self.tokens,
             "budget": self.budget,
             "position_cap": self.position_cap,
             "answer_tokens": self.answer_tokens,
@@ -170,9 +217,22 @@ class EvalSettings:
         }
 
 
-def specifications_of(specs: str, number: int, seed: int) -> list[Specification]:
-    """So many specifications of a set."""
-    return look_alikes(number, seed) if specs == "alike" else kinds(seed)[:number]
+def _by_stage(cells: Iterator[Cell]) -> Iterator[tuple[str, list[Cell]]]:
+    """Cells with the same stage side by side, each group in the order in which it came."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(cell.stage, []).append(cell)
+    yield from groups.items()
+
+
+def _check_range(option: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise ConfigError(f"{option} {value} is out of range; use {least} to {most}")
+
+
+def _check_each_once(what: str, values: tuple[Any, ...], least: int) -> None:
+    if len(values) < least or len(set(values)) < len(values):
+        raise ConfigError(f"--{what} {','.join(map(str, values))!r}: give at least one, each once")
 
 
 def _check_words(option: str, words: tuple[str, ...], known: tuple[str, ...]) -> None:

@@ -21,8 +21,8 @@ class Grade:
 
     facts: tuple[str, ...]
     missing_facts: tuple[str, ...]
-    has_code: bool
-    """Whether the answer holds any Python code."""
+    is_answered: bool
+    """Whether the answer holds what is asked for at all: any Python code, or any text."""
 
     missing_guards: frozenset[str]
     """Guards of the sandbox that this system lacks."""
@@ -54,17 +54,26 @@ class Grade:
 
 
 def grade(question: Question, answer: str, limits: Limits | None = None) -> Grade:
-    """Grade an answer to a specification's question, or to a joint one.
+    """Grade an answer.
 
-    The code runs in a sandbox, never in this process. Facts are counted anywhere in the answer.
+    Its code, and whatever looks at its text, runs in a sandbox, never in this process. Facts are counted
+    anywhere in the answer; in text, upper and lower case are the same.
     """
-    blocks = code_blocks(answer)
+    if question.answers_with == "code":
+        blocks, lacking = code_blocks(answer), "no code in the answer"
+    else:
+        blocks, lacking = ((f"ANSWER = {answer!r}",) if answer.strip() else ()), "no answer"
     if blocks:
-        run = run_checks(blocks, question.checks, limits)
+        run = run_checks([question.prelude, *blocks], question.checks, limits)
         outcomes, guards = run.outcomes, run.missing
     else:
-        outcomes, guards = (Outcome(False, "no code in the answer"),) * len(question.checks), frozenset()
-    missing = tuple(fact for fact in question.facts if not has_fact(answer, fact))
+        outcomes, guards = (Outcome(False, lacking),) * len(question.checks), frozenset()
+    said = answer if question.answers_with == "code" else answer.casefold()
+    missing = tuple(
+        fact
+        for fact in question.facts
+        if not has_fact(said, fact if question.answers_with == "code" else fact.casefold())
+    )
     return Grade(outcomes, tuple(question.facts), missing, bool(blocks), guards)
 
 

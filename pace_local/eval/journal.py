@@ -1,9 +1,8 @@
 """What a folder of results holds: one line a turn and a probe, and which cells are finished.
 
-A cell with one seed is the unit that is finished or not. One that was stopped half-way is measured again from
-its start: keys and values of answers that were written token by token and then read again as one batch differ
-in their last bits, so that the rest of a session that was put together again could differ too. The lines of
-the first try stay in the file and count no more once there are newer ones.
+A cell with one seed is the unit that is finished or not. The session that it reads is gone on with from its
+last turn; its probes, which are asked aside, are asked again from the first if a run was stopped among them.
+Lines of an earlier try stay in the file and count no more once there are newer ones.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ class Results:
     def __init__(self, lines: Iterable[Mapping[str, Any]]) -> None:
         self.runs: dict[str, Mapping[str, Any]] = {}
         """Run -> its header, in order of time."""
-        self.sessions: dict[tuple[str, int], Mapping[str, Any]] = {}
-        """Stage and seed -> the session up to the first probe."""
-        self.peaks: dict[tuple[str, int], dict[str, int]] = {}
-        """Stage and seed -> most bytes of keys and values, host and device memory in a turn."""
+        self.sessions: dict[tuple[str, int, int | None], Mapping[str, Any]] = {}
+        """Stage, seed and gap -> the session up to the first probe."""
+        self.turns: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+        """Stage and seed -> its turns before the probes, in order."""
         self._probes: dict[tuple[str, int], list[ProbeMeasure]] = {}
         self._ended: dict[tuple[str, int], Mapping[str, Any]] = {}
         for number, line in enumerate(lines, 1):
@@ -84,11 +83,13 @@ class Results:
         if kind == "run":
             self.runs[line["run"]] = {**line, "identity": {**_ONCE_FIXED, **line["identity"]}}
         elif kind == "turn":
-            peak = self.peaks.setdefault((line["stage"], int(line["seed"])), {})
-            for what in ("kv_bytes", "host_bytes", "device_bytes"):
-                peak[what] = max(peak.get(what, 0), int(line[what]))
+            turns = self.turns.setdefault((line["stage"], int(line["seed"])), [])
+            number = int(line["number"])
+            while turns and turns[-1]["number"] >= number:  # of a try that was begun anew
+                turns.pop()
+            turns.append(line)
         elif kind == "session":
-            self.sessions[line["stage"], int(line["seed"])] = line
+            self.sessions[line["stage"], int(line["seed"]), line.get("gap")] = line
         elif kind == "probe":
             probe = ProbeMeasure.from_document(line)
             key = probe.cell, probe.seed
@@ -166,20 +167,22 @@ class Journal:
         """A turn before the probes was read."""
         self._add({"type": "turn", "run": self.run, "stage": stage, "seed": seed, **measured})
 
-    def add_session(self, stage: str, seed: int, *, tokens: int, digest: str, seconds: float) -> None:
-        """All turns before the probes were read.
+    def add_session(
+        self, stage: str, seed: int, *, gap: int | None, tokens: int, digest: str, seconds: float
+    ) -> None:
+        """All turns before the probes at a gap were read.
 
         Raises:
             FileError: if other cells had other tokens there.
         """
-        for (other, other_seed), session in self.results.sessions.items():
-            same = other_seed == seed and other.split("/")[0] == stage.split("/")[0]
+        for (other, other_seed, other_gap), session in self.results.sessions.items():
+            same = (other_seed, other_gap, other.split("/")[0]) == (seed, gap, stage.split("/")[0])
             if same and session["digest"] != digest:
                 raise FileError(
                     f"the session of {stage} with seed {seed} has {tokens:,} tokens, and that of {other} "
                     f"{session['tokens']:,} others; all cells must read the same: give another folder"
                 )
-        line = {"tokens": tokens, "digest": digest, "seconds": seconds}
+        line = {"gap": gap, "tokens": tokens, "digest": digest, "seconds": seconds}
         self._add({"type": "session", "run": self.run, "stage": stage, "seed": seed, **line})
 
     def add_probe(self, probe: ProbeMeasure) -> None:

@@ -111,7 +111,7 @@ class ProbeMeasure:
     """From 1."""
     reads: tuple[ReadMeasure, ...]
     checks: tuple[tuple[bool, ...], ...]
-    """Of each specification, in the order of ``reads``."""
+    """Of each task: of each specification, in the order of ``reads``."""
     facts_recalled: int
     facts_total: int
     missing_facts: tuple[str, ...]
@@ -122,7 +122,7 @@ class ProbeMeasure:
     finish: str
     """Why the answer ended: stop or length."""
     prompt_tokens: int
-    """Read in this turn, what was read again included."""
+    """Read for this probe, what was read again included."""
     generated_tokens: int
     seconds: float
     """From the question to the end of the answer, all that brought the reads included."""
@@ -143,7 +143,7 @@ class ProbeMeasure:
 
     @property
     def task_share(self) -> Share:
-        """A task is one function: all checks of its specification passed."""
+        """A task is one function, or one question of another kind: all of its checks passed."""
         return Share(sum(map(all, self.checks)), len(self.checks))
 
     @property
@@ -158,7 +158,7 @@ class ProbeMeasure:
     @property
     def farthest(self) -> int | None:
         """Greatest distance in positions to a resident token of its reads."""
-        return max((read.farthest for read in self.reads if read.farthest is not None), default=None)
+        return farthest(self.reads)
 
     def as_document(self) -> dict[str, Any]:
         """All fields as plain values for JSON."""
@@ -183,6 +183,11 @@ def residency(reads: tuple[ReadMeasure, ...]) -> float:
     """Share of the tokens of some reads that is resident; 1 of nothing."""
     total = sum(read.tokens for read in reads)
     return sum(read.resident for read in reads) / total if total else 1.0
+
+
+def farthest(reads: tuple[ReadMeasure, ...]) -> int | None:
+    """Greatest distance in positions to a resident token of some reads; None if none is resident."""
+    return max((read.farthest for read in reads if read.farthest is not None), default=None)
 
 
 def where_it_broke(

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
 from pace_local.config import SessionConfig
 from pace_local.eval.grading import grade
-from pace_local.eval.measures import ProbeMeasure, ReadMeasure, Share, where_it_broke
+from pace_local.eval.measures import ProbeMeasure, ReadMeasure, Share, farthest, residency, where_it_broke
 from pace_local.eval.trial import Entry
 from pace_local.events import Event, Evicted, Finished, Focused, Recalled, Renumbered
 from pace_local.model import Model
-from pace_local.plan import Plan, Step
 from pace_local.session import Session
+from pace_local.sessions import log_path
 from pace_local.terminal import Stop
-
-OTHER_WORK = "other work"
-"""The step between reading the specifications and a probe."""
+from pace_local.turn_stats import read_stats
 
 
 @dataclass(frozen=True)
@@ -40,23 +40,10 @@ class TurnMeasure:
     kv_bytes: int
     host_bytes: int
     device_bytes: int
-
-
-def plan_of(probes: Sequence[Entry], *, after_other_work: bool, between: bool = False) -> Plan:
-    """One step for each probe, in order.
-
-    Args:
-        probes: of one session.
-        after_other_work: whether a step comes first that reads nothing of them.
-        between: whether such a step comes between one probe and the next.
-    """
-    other = Step(OTHER_WORK)
-    steps = [other] if after_other_work else []
-    for number, probe in enumerate(probes):
-        if between and number:
-            steps.append(other)
-        steps.append(Step(probe.text, reads=probe.reads))
-    return Plan(steps)
+    needed_residency: float | None
+    """Share of the tokens that the probes will need that is resident now; None before all were told."""
+    needed_distance: int | None
+    """Positions from the next token to the farthest resident token of them."""
 
 
 class Play:
@@ -66,15 +53,51 @@ class Play:
         model: must stay open.
         config: settings of the session.
         stop: ends it soon after it was asked to.
+        folder: keeps the session, so that another run can go on with it; None: it is not kept. A session that
+            lies there is gone on with if it has the same settings and turns; else it is removed.
+        script: all turns that may be read, in order, so as to know those of a session that is gone on with.
     """
 
-    def __init__(self, model: Model, config: SessionConfig, stop: Stop) -> None:
+    def __init__(
+        self,
+        model: Model,
+        config: SessionConfig,
+        stop: Stop,
+        *,
+        folder: Path | None = None,
+        script: Sequence[Entry] = (),
+    ) -> None:
         self._stop = stop
         self._n_ctx_train = model.shape.n_ctx_train
         self._events: list[Event] = []
-        self._n_turns = 0
-        self.session = Session(model, config=config, listener=self._listen)
+        self.session = self._open(model, config, folder, script)
+        self.n_turns = self._turns_of(self.session)
+        """Turns that were read so far."""
         self._calling = stop.calling(self.session.cancel)
+
+    def _open(
+        self, model: Model, config: SessionConfig, folder: Path | None, script: Sequence[Entry]
+    ) -> Session:
+        if folder is not None and log_path(folder).exists():
+            session = Session.open(model, folder, listener=self._listen)
+            if session.config == config and self._follows(session, script):
+                return session
+            session.close()
+            shutil.rmtree(folder)
+        return Session(model, config=config, listener=self._listen, folder=folder)
+
+    @staticmethod
+    def _turns_of(session: Session) -> int:
+        return sum(segment.kind != "framing" for segment in session.segments)
+
+    @staticmethod
+    def _follows(session: Session, script: Sequence[Entry]) -> bool:
+        """Whether a session holds the first turns of a script and nothing else."""
+        read = [segment for segment in session.segments if segment.kind != "framing"]
+        return len(read) <= len(script) and all(
+            segment.kind == entry.kind and session.text_of(segment).strip() == entry.text.strip()
+            for segment, entry in zip(read, script, strict=False)
+        )
 
     def __enter__(self) -> Play:
         """The play itself."""
@@ -88,8 +111,18 @@ class Play:
         self._calling.__exit__(kind, error, trace)
         self.session.close()
 
-    def read(self, entries: Sequence[Entry], on_turn: Callable[[TurnMeasure], None]) -> None:
+    def read(
+        self,
+        entries: Sequence[Entry],
+        on_turn: Callable[[TurnMeasure], None],
+        needed: Sequence[str] = (),
+    ) -> None:
         """Read some turns as they are, answers too.
+
+        Args:
+            entries: the turns.
+            on_turn: takes what was measured of each.
+            needed: names of documents, all of them read, that the probes will need.
 
         Raises:
             ContextFullError: if the policy evicts nothing and a turn does not fit.
@@ -99,16 +132,17 @@ class Play:
         for entry in entries:
             self._stop.raise_if_asked()
             self._events.clear()
-            self._n_turns += 1
+            self.n_turns += 1
             began, length = time.perf_counter(), self.session.session_length
             # A name would make a user's turn one that a plan may read, to be read in isolation.
             name = entry.name if entry.kind == "file" else None
             self.session.append(entry.text, name=name, kind=entry.kind)
             seconds = time.perf_counter() - began
             stats = self.session.stats
+            reads = self.measure_reads(needed)
             on_turn(
                 TurnMeasure(
-                    number=self._n_turns,
+                    number=self.n_turns,
                     part=entry.part,
                     name=entry.name,
                     tokens=self.session.session_length - length,
@@ -121,6 +155,8 @@ class Play:
                     kv_bytes=stats.kv_bytes,
                     host_bytes=stats.host_bytes,
                     device_bytes=sum(stats.device_bytes.values()),
+                    needed_residency=residency(reads) if needed else None,
+                    needed_distance=farthest(reads),
                 )
             )
 
@@ -129,7 +165,9 @@ class Play:
         return hashlib.sha256(",".join(map(str, self.session.tokens)).encode()).hexdigest()
 
     def start(self, probe: Entry) -> None:
-        """Make the step of a probe the current one, if other work comes before it in the plan."""
+        """Make the step of a probe the current one, if there is a plan and other work comes before it."""
+        if not len(self.session.plan):
+            return
         if next(iter(self.session.plan)).text != probe.text:
             self.session.step_done()
         assert next(iter(self.session.plan)).text == probe.text
@@ -137,7 +175,7 @@ class Play:
     def ask(
         self, probe: Entry, max_tokens: int, *, run: str, cell: str, seed: int, number: int
     ) -> ProbeMeasure:
-        """Ask a probe, greedily, and grade the answer. Its step must be the current one.
+        """Ask a probe, greedily, and grade the answer. Its step must be the current one, if there is a plan.
 
         Raises:
             As :meth:`read`.
@@ -148,19 +186,19 @@ class Play:
         self._events.clear()
         reads: tuple[ReadMeasure, ...] | None = None
         finished: Finished | None = None
-        began = time.perf_counter()
+        began, before = time.perf_counter(), self.session.counters
         for event in self.session.generate(probe.text, max_tokens=max_tokens):
             if event.text and reads is None:
-                reads = self._reads()
+                reads = self.measure_reads(probe.reads)
             if isinstance(event, Finished):
                 finished = event
         seconds = time.perf_counter() - began
         self._stop.raise_if_asked()
         assert finished is not None
-        reads = self._reads() if reads is None else reads
+        reads = self.measure_reads(probe.reads) if reads is None else reads
         graded, stats = grade(question, finished.answer), finished.stats
         passed = [outcome.passed for outcome in graded.outcomes]
-        each = len(passed) // len(probe.reads)
+        each = len(passed) // question.n_tasks
         checks = tuple(tuple(passed[first : first + each]) for first in range(0, len(passed), each))
         return ProbeMeasure(
             run=run,
@@ -180,7 +218,7 @@ class Play:
                 self._n_ctx_train,
             ),
             finish=finished.reason,
-            prompt_tokens=stats.prompt_tokens,
+            prompt_tokens=self.session.counters.prompt_tokens - before.prompt_tokens,
             generated_tokens=stats.generated_tokens,
             seconds=seconds,
             focus_seconds=sum(event.seconds for event in self._events if isinstance(event, Focused)),
@@ -193,8 +231,8 @@ class Play:
             answer=finished.answer,
         )
 
-    def _reads(self) -> tuple[ReadMeasure, ...]:
-        """What the current step reads, as it stands now."""
+    def measure_reads(self, names: Sequence[str]) -> tuple[ReadMeasure, ...]:
+        """How documents stand in the cache now, and how they came there in this turn."""
         means: dict[str, str] = {}
         reasons: dict[str, str] = {}
         for event in self._events:
@@ -202,6 +240,7 @@ class Play:
                 means.update(event.reads)
             elif isinstance(event, Recalled):
                 means[event.segment], reasons[event.segment] = event.means, event.reason
+        found = [read_stats(self.session, name) for name in names]
         return tuple(
             ReadMeasure(
                 name=read.name,
@@ -212,8 +251,7 @@ class Play:
                 means=means.get(read.name),
                 reason=reasons.get(read.name),
             )
-            for read in self.session.stats.reads
-            if read.step == 0
+            for read in found
         )
 
     def _listen(self, event: Event) -> None:

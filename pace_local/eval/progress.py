@@ -40,14 +40,13 @@ class EvalProgress:
         self._of_cell = 0
         self._passed = 0
         self._between = settings.between
-        self._session = float(settings.tokens + 2000)
         self._total = self._cells = 0.0
         for seed in range(1, settings.seeds + 1):
             for stage in settings.stages():
                 left = [cell for cell in stage if not results.is_finished(cell.key, seed)]
                 self._cells += len(left)
-                if left and not left[0].is_ceiling:
-                    self._total += self._session
+                if left and not left[0].is_ceiling and left[0].apart == "work":
+                    self._total += max(cell.gap or settings.tokens for cell in left) + 2000
                 self._total += sum(
                     cell.n_probes(settings.specifications)
                     * (self._work(cell.reads) + (0 if cell.is_ceiling else settings.between))
@@ -67,6 +66,13 @@ class EvalProgress:
         """A turn before the probes was read."""
         self._done += tokens
         self._show(f"{stage}, seed {seed}: reading")
+
+    def found(self, stage: str, seed: int, tokens: int) -> None:
+        """So many tokens had been read by an earlier run."""
+        self._total -= tokens
+        if not self._quiet:
+            self.clear()
+            say(f"{stage}, seed {seed}: going on after {tokens:,} tokens of an earlier run")
 
     def probe(self, probe: ProbeMeasure) -> None:
         """A probe was answered."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from pace_local.errors import ConfigError
+
+AnswerForm = Literal["code", "text"]
 
 
 class Question(Protocol):
@@ -29,12 +31,30 @@ class Question(Protocol):
 
     @property
     def checks(self) -> tuple[str, ...]:
-        """Python source of each hidden check; it runs with the answer's names in scope, and asserts."""
+        """Python source of each hidden check, which asserts.
+
+        It runs with the names of the answer's code in scope, or with the answer itself as ``ANSWER``.
+        """
+        ...
+
+    @property
+    def answers_with(self) -> AnswerForm:
+        """Whether checks run with the code of an answer, or look at its text."""
+        ...
+
+    @property
+    def prelude(self) -> str:
+        """Python source that runs before the answer: what its code, or the checks, may use."""
+        ...
+
+    @property
+    def n_tasks(self) -> int:
+        """Equal groups into which the checks split; a task is passed if all of its checks are."""
         ...
 
     @property
     def solution(self) -> str:
-        """Python source that passes every check and holds every fact; never shown to a model."""
+        """Code, or a text, that passes every check and holds every fact; never shown to a model."""
         ...
 
 
@@ -60,6 +80,9 @@ class Specification:
     facts: tuple[str, ...]
     checks: tuple[str, ...]
     solution: str
+    answers_with: AnswerForm = "code"
+    prelude: str = ""
+    n_tasks: int = 1
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -80,6 +103,13 @@ class JointQuestion:
     """One question that needs several specifications at once."""
 
     specifications: tuple[Specification, ...]
+    answers_with: AnswerForm = "code"
+    prelude: str = ""
+
+    @property
+    def n_tasks(self) -> int:
+        """One a function."""
+        return len(self.specifications)
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -64,6 +64,11 @@ class CellSummary:
         return sum(probe.seconds for probe in self.probes)
 
     @property
+    def wall_seconds(self) -> float:
+        """Reading and answering."""
+        return self.read_seconds + self.probe_seconds
+
+    @property
     def seconds_per_probe(self) -> float | None:
         return self.probe_seconds / len(self.probes) if self.probes else None
 
@@ -87,6 +92,9 @@ class CellSummary:
             "policy": self.cell.policy,
             "means": self.cell.means,
             "reads": self.cell.reads,
+            "gap": self.cell.gap,
+            "apart": self.cell.apart,
+            "errors": self.cell.errors,
             "seeds_done": self.seeds_done,
             "refused": self.refused,
             "probes": len(self.probes),
@@ -106,7 +114,7 @@ class CellSummary:
             "distance_max": self.distance_max,
             "read_seconds": round(self.read_seconds, 3),
             "probe_seconds": round(self.probe_seconds, 3),
-            "wall_seconds": round(self.read_seconds + self.probe_seconds, 3),
+            "wall_seconds": round(self.wall_seconds, 3),
             "kv_bytes_peak": self.kv_bytes_peak,
             "host_bytes_peak": self.host_bytes_peak,
             "device_bytes_peak": self.device_bytes_peak,
@@ -119,11 +127,7 @@ class CellSummary:
 
 def asked_cells(results: Results) -> list[Cell]:
     """All cells that any run was asked for, ceilings first, in the order in which they were asked for."""
-    found = dict.fromkeys(
-        Cell(cell["specs"], cell["policy"], cell["means"], cell["reads"])
-        for header in results.runs.values()
-        for cell in header["cells"]
-    )
+    found = dict.fromkeys(Cell(**cell) for header in results.runs.values() for cell in header["cells"])
     return sorted(found, key=lambda cell: cell.policy != CEILING)
 
 
@@ -175,7 +179,7 @@ def compare(summaries: Sequence[CellSummary]) -> dict[str, Difference]:
     }
     found = {}
     for cell, own in shares.items():
-        others = shares.get(Cell(cell.specs, REFERENCE, None, cell.reads), {})
+        others = shares.get(dataclasses.replace(cell, policy=REFERENCE, means=None), {})
         both = sorted(own.keys() & others.keys())
         if both and cell.policy != REFERENCE:
             found[cell.key] = paired_difference([own[i] for i in both], [others[i] for i in both])
@@ -195,9 +199,9 @@ def _summary(results: Results, cell: Cell, seeds: int) -> CellSummary:
         refused=next((refusal for refusal in refusals if refusal), None),
         probes=tuple(probes),
         read_seconds=sum(
-            float(results.sessions[cell.stage, seed]["seconds"])
+            float(results.sessions[cell.stage, seed, cell.gap]["seconds"])
             for seed in with_probes
-            if (cell.stage, seed) in results.sessions
+            if (cell.stage, seed, cell.gap) in results.sessions
         ),
         kv_bytes_peak=_peak(results, cell, "kv_bytes", probes),
         host_bytes_peak=_peak(results, cell, "host_bytes", probes),
@@ -208,7 +212,11 @@ def _summary(results: Results, cell: Cell, seeds: int) -> CellSummary:
 def _peak(results: Results, cell: Cell, what: str, probes: Sequence[ProbeMeasure]) -> int:
     of_probes = [int(getattr(probe, what)) for probe in probes]
     of_turns = [
-        results.peaks.get((cell.stage, seed), {}).get(what, 0) for seed in {probe.seed for probe in probes}
+        int(turn[what])
+        for seed in {probe.seed for probe in probes}
+        for turn in results.turns.get((cell.stage, seed), [])
+        if cell.gap is None
+        or turn["session_tokens"] <= results.sessions[cell.stage, seed, cell.gap]["tokens"]
     ]
     return max(of_probes + of_turns, default=0)
 

@@ -1,23 +1,27 @@
-"""One session as plain data, the same for every policy: definitions first, other work, then probes."""
+"""One session as plain data, the same for every policy: documents first, other work, then probes."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from pace_local.errors import ConfigError
 from pace_local.eval.filler import FillerTurn, filler_turns
-from pace_local.eval.specification import Question, Specification, joint_question
+from pace_local.eval.specification import Question
+from pace_local.eval.workload import Workload
 from pace_local.segments import Kind
 
-Part = Literal["system", "specification", "filler", "probe"]
+Part = Literal["system", "told", "filler", "probe"]
 
 SYSTEM_PROMPT = (
     "You are a careful programmer. You are given specifications and source files, and answer questions about "
     "them. When you are asked for code, you write short, plain Python without comments that does exactly "
     "what the specification says, and nothing else."
+)
+TEXT_PROMPT = (
+    "You are a careful assistant. You are given documents and source files, and answer questions about them. "
+    "You answer with exactly what the documents say, in the form that is asked for, and nothing else."
 )
 _TRIES = 12
 """Filler turns that may be left out in a row because they are too long for what is left."""
@@ -36,7 +40,7 @@ class Entry:
 
     text: str
     reads: tuple[str, ...] = ()
-    """Names of the specifications that a probe needs."""
+    """Names of the documents that a probe needs."""
 
     question: Question | None = None
     """How a probe's answer is graded; None for all other entries."""
@@ -47,72 +51,74 @@ class Trial:
     """A session's script."""
 
     seed: int
-    specifications: tuple[Specification, ...]
-    entries: tuple[Entry, ...]
-    filler_tokens: int
-    """Tokens of filler that it holds, without the marks of chat turns."""
+    workload: Workload
+    told: tuple[Entry, ...]
+    """The system prompt and the documents."""
 
-    @property
-    def probes(self) -> tuple[Entry, ...]:
-        """The entries that are asked, in order."""
-        return tuple(entry for entry in self.entries if entry.part == "probe")
+    work: tuple[Entry, ...]
+    """Other work before the first probe."""
+
+    probes: tuple[Entry, ...]
+    """What is asked, in order."""
+
+    between: tuple[tuple[Entry, ...], ...]
+    """Other work before each probe; none before the first."""
+
+    filler_tokens: int
+    """Tokens of all other work, without the marks of chat turns."""
+
+    points: dict[int, int]
+    """Gap -> how many entries of ``work`` come before the probes that are asked at it."""
 
 
 def build_trial(
-    specifications: Sequence[Specification],
+    workload: Workload,
     *,
     seed: int,
-    filler_tokens: int,
     count: Callable[[str], int],
-    reads: int = 1,
+    filler_tokens: int = 0,
+    gaps: tuple[int, ...] = (),
     between: int = 0,
-    shuffle: bool = False,
-    system: str = SYSTEM_PROMPT,
+    system: str | None = None,
 ) -> Trial:
     """The script of one session.
 
     Args:
-        specifications: told first, in this order.
-        seed: of the filler, and of the order of probes.
-        filler_tokens: the most tokens of other work between the last specification and the first probe; what
-            fits is used up to the length of a short turn.
+        workload: what it is about.
+        seed: of the filler.
         count: gives the tokens of a text. The same function must count for every policy.
-        reads: specifications that each probe needs. Every specification is asked for once; the last probe
-            reads what is left.
+        filler_tokens: the most tokens of other work between the last document and the first probe; what fits
+            is used up to the length of a short turn.
+        gaps: instead, the least tokens of other work, at each of which the probes are asked. One session has
+            them all, and its work does not depend on which gaps are asked for.
         between: as ``filler_tokens``, between one probe and the next.
-        shuffle: whether probes come in an order of the seed rather than that of the specifications.
-        system: the first turn.
+        system: the first turn; None: one that fits the answers that are asked for.
 
     Raises:
-        ConfigError: without specifications, for two of one name, or a number out of range.
+        ConfigError: for a number out of range, or both kinds of length.
     """
-    names = [specification.name for specification in specifications]
-    if not names or len(set(names)) < len(names):
-        raise ConfigError(f"specifications {names!r}: give at least one, each with a name of its own")
-    if not 1 <= reads <= len(names):
-        raise ConfigError(f"{reads} reads a probe are out of range; use 1 to {len(names)}")
     for what, tokens in (("filler tokens", filler_tokens), ("tokens between probes", between)):
         if tokens < 0:
             raise ConfigError(f"{what} {tokens} are out of range; use 0 or more")
+    if gaps and (filler_tokens or between):
+        raise ConfigError("a session with gaps has no other length; leave filler tokens and between at 0")
     filler = _Filler(seed, count)
-    entries = [Entry("system", "system", "system", system)]
-    entries += [Entry("specification", each.name, "file", each.text) for each in specifications]
-    entries += filler.take(filler_tokens)
-    for number, question in enumerate(_questions(specifications, reads, seed if shuffle else None), 1):
-        if number > 1:
-            entries += filler.take(between)
+    if system is None:
+        writes_code = any(question.answers_with == "code" for question in workload.questions)
+        system = SYSTEM_PROMPT if writes_code else TEXT_PROMPT
+    told = [Entry("system", "system", "system", system)]
+    told += [Entry("told", each.name, "file", each.text) for each in workload.told]
+    work: list[Entry] = list(filler.take(filler_tokens))
+    points = {}
+    for gap in sorted(gaps):
+        work += filler.reach(gap)
+        points[gap] = len(work)
+    probes, breaks = [], []
+    for number, question in enumerate(workload.questions, 1):
+        breaks.append(tuple(filler.take(between)) if number > 1 else ())
         name = f"probe:{number}"
-        entries.append(Entry("probe", name, "user", question.question, question.reads, question))
-    return Trial(seed, tuple(specifications), tuple(entries), filler.taken)
-
-
-def _questions(specifications: Sequence[Specification], reads: int, seed: int | None) -> Iterator[Question]:
-    order = list(specifications)
-    if seed is not None:
-        random.Random(f"probes:{seed}").shuffle(order)
-    for start in range(0, len(order), reads):
-        together = order[start : start + reads]
-        yield together[0] if len(together) == 1 else joint_question(together)
+        probes.append(Entry("probe", name, "user", question.question, question.reads, question))
+    return Trial(seed, workload, tuple(told), tuple(work), tuple(probes), tuple(breaks), filler.taken, points)
 
 
 class _Filler:
@@ -124,10 +130,11 @@ class _Filler:
         self._count = count
 
     def take(self, tokens: int) -> Iterator[Entry]:
+        """At most so many tokens; turns that are too long for what is left are passed over."""
         left, refused = tokens, 0
         while left > 0 and refused < _TRIES:
             turn = next(self._turns)
-            length = sum(map(self._count, (turn.text, turn.prompt, turn.answer)))
+            length = self._length(turn)
             if length > left:
                 refused += 1
                 continue
@@ -135,6 +142,16 @@ class _Filler:
             left -= length
             self.taken += length
             yield from _entries(turn)
+
+    def reach(self, tokens: int) -> Iterator[Entry]:
+        """Until at least so many tokens were taken in all."""
+        while self.taken < tokens:
+            turn = next(self._turns)
+            self.taken += self._length(turn)
+            yield from _entries(turn)
+
+    def _length(self, turn: FillerTurn) -> int:
+        return sum(map(self._count, (turn.text, turn.prompt, turn.answer)))
 
 
 def _entries(turn: FillerTurn) -> Iterator[Entry]:

@@ -45,6 +45,7 @@ class AttentionPolicy(Policy):
     """
 
     name = "attention"
+    looks_at_steps = True
 
     mode: str = "window"
     """``"window"``: activity in the last steps; ``"decay"``: a sum that fades."""

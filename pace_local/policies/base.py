@@ -161,6 +161,9 @@ class Policy:
     focuses: ClassVar[bool] = False
     """Whether texts are read in isolation, and each step starts with exactly what it reads."""
 
+    looks_at_steps: ClassVar[bool] = False
+    """Whether it goes by the last steps of attention one by one, which start anew in an opened session."""
+
     sinks: int = 4
     """First tokens of the session that always stay: attention sinks."""
 

@@ -49,6 +49,7 @@ class SnapKVPolicy(Policy):
     """
 
     name = "snapkv"
+    looks_at_steps = True
     sinks = 0
 
     window: int = 32

@@ -1,4 +1,4 @@
-"""Eight kinds of specification that cannot be mistaken for one another, one file each."""
+"""Twelve kinds of specification that cannot be mistaken for one another, one file each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,20 @@ import random
 from collections.abc import Callable
 
 from pace_local.eval.specification import Specification
-from pace_local.eval.tasks import naming, piecewise, record, status, tax, text_format, units, validation
+from pace_local.eval.tasks import (
+    billing,
+    checksum,
+    naming,
+    piecewise,
+    record,
+    retries,
+    rights,
+    status,
+    tax,
+    text_format,
+    units,
+    validation,
+)
 
 KINDS: dict[str, Callable[[random.Random], Specification]] = {
     "piecewise": piecewise.make,
@@ -17,6 +30,10 @@ KINDS: dict[str, Callable[[random.Random], Specification]] = {
     "units": units.make,
     "tax": tax.make,
     "naming": naming.make,
+    "rights": rights.make,
+    "billing": billing.make,
+    "checksum": checksum.make,
+    "retries": retries.make,
 }
 """Kind -> makes one of it from a source of random numbers."""
 

@@ -1,0 +1,138 @@
+"""What checks of an order or a schedule use. Generous about form: lines, lists, tables, one line with arrows.
+
+The source of this file runs in the sandbox before a check, so that it imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+_MARKER = r"[ \t]*(?:\(?\d+[.):]|[-+*•]|(?:step|task|position)[ \t]*\d+[.):]?)?[ \t]*"
+
+
+def plain_lines(answer: str) -> Iterator[str]:
+    """Lines without Markdown, quotes and brackets, in small letters."""
+    text = re.sub(r"[\u2010-\u2015\u2212]", "-", answer).replace("\u2192", "->")
+    text = re.sub(r"^[ \t]*(?:```|~~~).*$", "", text, flags=re.MULTILINE)
+    for line in re.sub(r"[*`\"“”'_\[\]{}#]", "", text).casefold().splitlines():
+        bare = line.strip().strip("|").strip()
+        if bare:
+            yield bare
+
+
+def _tasks_in(line: str, tasks: Sequence[str]) -> list[str]:
+    return re.findall(r"(?<![\w-])(?:" + "|".join(map(re.escape, tasks)) + r")(?![\w-])", line)
+
+
+def order_of(answer: str, tasks: Sequence[str]) -> list[str]:
+    """The tasks in the order that an answer gives, each as often as it is listed."""
+    lines = [re.sub(r"\([^)]*\)", "", line) for line in plain_lines(answer)]
+    any_task = "|".join(map(re.escape, tasks))
+    alone = re.compile(rf"{_MARKER}(?:\|\s*)?(?:{any_task})[\s.,;|]*|\d+\s*\|\s*(?:{any_task})[\s|]*")
+    listed = [line for line in lines if alone.fullmatch(line)]
+    if not listed:
+        for line in lines:
+            if sorted(_tasks_in(line, tasks)) == sorted(tasks):
+                return _tasks_in(line, tasks)
+        leading = re.compile(rf"{_MARKER}(?:{any_task})(?![\w-])")
+        listed = [line for line in lines if leading.match(line)]
+    return [_tasks_in(line, tasks)[0] for line in listed]
+
+
+def days_of(answer: str, tasks: Sequence[str]) -> dict[str, int]:
+    """The first day of each task that an answer gives one to.
+
+    Raises:
+        AssertionError: if a task is given two different days.
+    """
+    days: dict[str, int] = {}
+    for line in plain_lines(answer):
+        pieces = [line] if len(_tasks_in(line, tasks)) < 2 else re.split(r"[,;]", line)
+        for piece in pieces:
+            named, day = _tasks_in(piece, tasks), _day(piece)
+            if len(named) == 1 and day is not None:
+                assert days.setdefault(named[0], day) == day, f"two days for {named[0]}"
+    return days
+
+
+def _day(piece: str) -> int | None:
+    said = re.search(r"\b(?:days?|starts?|begins?|from)\b[^\w\n]*(?:(?:on|at|day)\s+)*(\d+)\b", piece)
+    if said is None:
+        bare = re.sub(r"\([^)]*\)", "", re.sub(r"^\(?\d+[.)]\s", "", piece))
+        said = re.search(r"(?<![\w.])(\d+)(?!\w)", bare)
+    return None if said is None else int(said[1])
+
+
+def check_all_listed(answer: str, tasks: Sequence[str]) -> None:
+    """Assert that each task is listed once."""
+    order = order_of(answer, tasks)
+    assert sorted(order) == sorted(tasks), f"listed: {', '.join(order) or 'nothing'}"
+
+
+def _place(answer: str, tasks: Sequence[str], task: str) -> int:
+    order = order_of(answer, tasks)
+    assert order.count(task) == 1, f"{task} is listed {order.count(task)} times"
+    return order.index(task)
+
+
+def check_before(answer: str, tasks: Sequence[str], first: str, then: str) -> None:
+    """Assert that one task is listed before another."""
+    assert _place(answer, tasks, first) < _place(answer, tasks, then), f"{then} comes before {first}"
+
+
+def check_directly_after(answer: str, tasks: Sequence[str], first: str, then: str) -> None:
+    """Assert that one task is the next after another."""
+    apart = _place(answer, tasks, then) - _place(answer, tasks, first)
+    assert apart == 1, f"{then} does not come directly after {first}"
+
+
+def check_at(answer: str, tasks: Sequence[str], task: str, place: int) -> None:
+    """Assert that a task has a place in an order of all: 0 is the first, -1 the last."""
+    order = order_of(answer, tasks)
+    assert len(order) == len(tasks), f"listed: {', '.join(order) or 'nothing'}"
+    assert order[place] == task, f"{order[place]} has the place of {task}"
+
+
+def _all_days(answer: str, tasks: Sequence[str]) -> dict[str, int]:
+    days = days_of(answer, tasks)
+    missing = [task for task in tasks if task not in days]
+    assert not missing, f"no day for {missing[0]}"
+    return days
+
+
+def check_starts(answer: str, tasks: Sequence[str], earliest: int) -> None:
+    """Assert that each task has a day, and the first is on the day on which the work begins."""
+    days = _all_days(answer, tasks)
+    assert min(days.values()) == earliest, f"the first task is on day {min(days.values())}, not {earliest}"
+
+
+def check_one_at_a_time(answer: str, durations: Mapping[str, int]) -> None:
+    """Assert that no task starts before the one that started before it is finished."""
+    days = _all_days(answer, tuple(durations))
+    order = sorted(durations, key=days.__getitem__)
+    for one, other in itertools.pairwise(order):
+        assert days[one] + durations[one] <= days[other], f"{other} starts before {one} is finished"
+
+
+def check_finished_before(
+    answer: str, durations: Mapping[str, int], pairs: Sequence[tuple[str, str]]
+) -> None:
+    """Assert that the first task of each pair is finished before the second starts."""
+    days = _all_days(answer, tuple(durations))
+    for first, then in pairs:
+        assert days[first] + durations[first] <= days[then], f"{then} starts before {first} is finished"
+
+
+def check_not_before(answer: str, tasks: Sequence[str], task: str, day: int) -> None:
+    """Assert that a task starts on a day or later."""
+    days = _all_days(answer, tasks)
+    assert days[task] >= day, f"{task} starts on day {days[task]}, before {day}"
+
+
+def check_finished_by(answer: str, durations: Mapping[str, int], day: int) -> None:
+    """Assert that the last day of work is a day or earlier."""
+    days = _all_days(answer, tuple(durations))
+    last = max(days[task] + durations[task] - 1 for task in durations)
+    assert last <= day, f"the last day is {last}, after {day}"
