@@ -62,7 +62,7 @@ class NativeGrammar:
         self._decoder.reset()
 
     def text(self, token: int) -> str:
-        return self._piece(token).decode(errors="replace")
+        return self.piece(token).decode(errors="replace")
 
     def allows(self, token: int) -> bool:
         """Whether the token may come next, so that accepting it is safe."""
@@ -76,7 +76,7 @@ class NativeGrammar:
     def accept(self, token: int) -> None:
         """Advance by a token that :meth:`allows` allows."""
         if not self._llama.llama_vocab_is_eog(self._vocab, token):
-            self._decoder.decode(self._piece(token))
+            self._decoder.decode(self.piece(token))
         self._llama.llama_sampler_accept(self._sampler, token)
 
     def filter(
@@ -90,13 +90,14 @@ class NativeGrammar:
     def _decodes(self, token: int) -> bool:
         state = self._decoder.getstate()
         try:
-            return "\0" not in self._decoder.decode(self._piece(token))
+            return "\0" not in self._decoder.decode(self.piece(token))
         except UnicodeDecodeError:
             return False
         finally:
             self._decoder.setstate(state)
 
-    def _piece(self, token: int) -> bytes:
+    def piece(self, token: int) -> bytes:
+        """The bytes that a token stands for, control tokens too."""
         size = 64
         while True:
             buffer = ctypes.create_string_buffer(size)

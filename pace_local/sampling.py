@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from pace_local.errors import ConfigError, NativeError
 from pace_local.grammar import check_grammar
+from pace_local.lazy_grammar import LazyGrammar
 from pace_local.native_grammar import CANDIDATE, NativeGrammar, fill_candidates, grammar_of_schema
 
 GREATEST_SEED = 2**32 - 2
@@ -70,6 +71,13 @@ class Sampling:
     json_schema: str | None = None
     """A JSON schema, as JSON text, that the answer must follow; instead of a grammar."""
 
+    triggers: tuple[str, ...] = ()
+    """Texts behind each of which the grammar begins, until it can end; before and after, the answer is free.
+    None: the answer follows it from its first token."""
+
+    quiet: tuple[tuple[str, str], ...] = ()
+    """Opening and closing texts, such as those of reasoning, between which no trigger counts."""
+
     def __post_init__(self) -> None:
         """Check every range, and the grammar's text."""
         self._check("temperature", 0.001, 10, also=0)
@@ -83,6 +91,10 @@ class Sampling:
             raise ConfigError("a grammar and a JSON schema are both given; give one of them")
         if self.grammar is not None:
             check_grammar(self.grammar)
+        if "" in self.triggers or any("" in pair or len(pair) != 2 for pair in self.quiet):
+            raise ConfigError("a trigger, or one of the texts of a quiet passage, is empty; leave it out")
+        if self.triggers and self.grammar is None and self.json_schema is None:
+            raise ConfigError("triggers are given, but no grammar that they could begin; give one")
         if self.json_schema is not None:
             try:
                 json.loads(self.json_schema)
@@ -131,7 +143,7 @@ class NativeSampler:
         self.sampling = sampling
         self._n_vocab = int(llama.llama_vocab_n_tokens(vocab))
         self._chain: Any = None
-        self._grammar: NativeGrammar | None = None
+        self._grammar: NativeGrammar | LazyGrammar | None = None
         self._closed = False
         # Views of the native buffers stay valid as long as their addresses do.
         self._logits_address = 0
@@ -144,7 +156,11 @@ class NativeSampler:
             if sampling.temperature or sampling.is_penalised:
                 self._chain = self._build_chain()
             if text is not None:
-                self._grammar = NativeGrammar(llama, vocab, text)
+                self._grammar = (
+                    LazyGrammar(llama, vocab, text, sampling.triggers, sampling.quiet)
+                    if sampling.triggers
+                    else NativeGrammar(llama, vocab, text)
+                )
                 self._candidates = np.zeros(self._n_vocab, dtype=CANDIDATE)
         except BaseException:
             self.close()
@@ -268,7 +284,7 @@ class NativeSampler:
             self._logits_address = address
         return self._logits_view
 
-    def _sample_within(self, grammar: NativeGrammar, logits: npt.NDArray[np.float32]) -> int:
+    def _sample_within(self, grammar: NativeGrammar | LazyGrammar, logits: npt.NDArray[np.float32]) -> int:
         token = self._choose(logits)
         if not grammar.allows(token):
             fitting = self._first_fitting(grammar, logits) if self._chain is None else None
@@ -278,7 +294,9 @@ class NativeSampler:
             self._llama.llama_sampler_accept(self._chain, token)
         return token
 
-    def _first_fitting(self, grammar: NativeGrammar, logits: npt.NDArray[np.float32]) -> int | None:
+    def _first_fitting(
+        self, grammar: NativeGrammar | LazyGrammar, logits: npt.NDArray[np.float32]
+    ) -> int | None:
         """The highest logit that fits, if it is among the first few: far cheaper than asking about all."""
         if self._n_vocab <= _FEW:
             return None
@@ -289,7 +307,7 @@ class NativeSampler:
                 return int(token)
         return None
 
-    def _choose_filtered(self, grammar: NativeGrammar, logits: npt.NDArray[np.float32]) -> int:
+    def _choose_filtered(self, grammar: NativeGrammar | LazyGrammar, logits: npt.NDArray[np.float32]) -> int:
         allowed = grammar.filter(logits, self._candidates)
         while np.isfinite(allowed).any():
             token = self._choose(allowed)
