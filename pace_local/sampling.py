@@ -15,9 +15,10 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,9 @@ from pace_local.errors import ConfigError, NativeError
 from pace_local.grammar import check_grammar
 from pace_local.lazy_grammar import LazyGrammar
 from pace_local.native_grammar import CANDIDATE, NativeGrammar, fill_candidates, grammar_of_schema
+
+if TYPE_CHECKING:
+    from pace_local.model import Model
 
 GREATEST_SEED = 2**32 - 2
 """The seed above it asks llama.cpp for a random one, which no session could reproduce."""
@@ -120,6 +124,22 @@ class Sampling:
     def is_penalised(self) -> bool:
         """Whether tokens seen lately count against themselves."""
         return self.repeat_penalty != 1 and self.repeat_last_n > 0
+
+
+class TokenSource(Protocol):
+    """Chooses the tokens of one answer."""
+
+    def sample(self, ctx: Any, index: int) -> int:
+        """The next token; ``ctx`` and ``index`` say where the logits are."""
+        ...
+
+
+class Writer(Protocol):
+    """Writes answers in a model's place, such as :class:`pace_local.testing.Script`."""
+
+    def sampler(self, model: Model, sampling: Sampling) -> AbstractContextManager[TokenSource]:
+        """The source of the next answer's tokens."""
+        ...
 
 
 class NativeSampler:

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any
 
@@ -28,7 +28,7 @@ from pace_local.memory import Read
 from pace_local.model import Model
 from pace_local.plan import Plan
 from pace_local.policies import policy_named
-from pace_local.sampling import Sampling
+from pace_local.sampling import Sampling, TokenSource, Writer
 from pace_local.segments import CONTENT_KINDS, ROLE_OF_KIND, Kind, Segment, SegmentTable
 from pace_local.session_cache import SessionCache
 from pace_local.session_checks import check_model, check_positions
@@ -49,6 +49,7 @@ class Session(SessionLasting):
         model: must stay open while the session lives.
         config: settings; None: the defaults.
         listener: called with every event, also those of :meth:`append`.
+        writer: chooses the tokens of answers; None: the model does.
         folder: name or path under which the session is kept on disk from the start; see :meth:`save`.
         settings: fields of :class:`SessionConfig` that differ from ``config``, such as ``budget=1024``.
 
@@ -63,6 +64,7 @@ class Session(SessionLasting):
         *,
         config: SessionConfig | None = None,
         listener: Listener | None = None,
+        writer: Writer | None = None,
         folder: str | os.PathLike[str] | None = None,
         _stored: StoredSession | None = None,
         **settings: Any,
@@ -70,6 +72,7 @@ class Session(SessionLasting):
         self.config = (config or SessionConfig()).replace(**settings)
         self._disk: SessionDisk | None = None
         self.model = model
+        self._writer = writer
         self.policy = policy_named(self.config.policy, self.config.policy_options)
         options = (
             None if self.config.enable_thinking is None else {"enable_thinking": self.config.enable_thinking}
@@ -384,7 +387,7 @@ class Session(SessionLasting):
         stop: tuple[str, ...],
         next_use: int | None,
     ) -> Iterator[Event]:
-        with self._at_work(), self.engine.sampler(sampling) as sampler:
+        with self._at_work(), self._token_source(sampling) as source:
             self._start_turn()
             answer = AnswerText(stop)
             reason: FinishReason = "cancelled"
@@ -402,7 +405,7 @@ class Session(SessionLasting):
                     began = time.perf_counter()
                     for written in range(1, max_tokens + 1):
                         self._require_open()
-                        token = sampler.sample(self.engine.ctx, -1)
+                        token = source.sample(self.engine.ctx, -1)
                         if self.model.is_end(token):
                             reason = "stop"
                             self._close_answer(token)
@@ -431,6 +434,11 @@ class Session(SessionLasting):
                 yield from self._drain(queue)
             finally:
                 self._queue = None
+
+    def _token_source(self, sampling: Sampling) -> AbstractContextManager[TokenSource]:
+        if self._writer is not None:
+            return self._writer.sampler(self.model, sampling)
+        return self.engine.sampler(sampling)
 
     def _open_answer(self, name: str | None, next_use: int | None) -> Segment:
         assert self._role is not None

@@ -21,6 +21,7 @@ from pace_local.errors import ConfigError
 from pace_local.events import Rebuilt, Restored
 from pace_local.model import Model
 from pace_local.plan import Plan
+from pace_local.sampling import Writer
 from pace_local.segments import Snapshot
 from pace_local.session_core import Listener
 from pace_local.session_disk import SessionDisk
@@ -61,6 +62,7 @@ class SessionLasting(SessionSteps):
             *,
             config: SessionConfig | None = None,
             listener: Listener | None = None,
+            writer: Writer | None = None,
             folder: str | os.PathLike[str] | None = None,
             _stored: StoredSession | None = None,
             **settings: Any,
@@ -116,7 +118,12 @@ class SessionLasting(SessionSteps):
 
     @classmethod
     def open(
-        cls: type[S], model: Model, folder: str | os.PathLike[str], *, listener: Listener | None = None
+        cls: type[S],
+        model: Model,
+        folder: str | os.PathLike[str],
+        *,
+        listener: Listener | None = None,
+        writer: Writer | None = None,
     ) -> S:
         """Go on with a session that is kept on disk, with its own settings.
 
@@ -127,6 +134,7 @@ class SessionLasting(SessionSteps):
             model: the one that the session was begun with.
             folder: name or path.
             listener: as for the constructor.
+            writer: as for the constructor.
 
         Raises:
             FileError: if there is no session.
@@ -139,7 +147,7 @@ class SessionLasting(SessionSteps):
             session_disk.check_model(stored, model)
             assert stored.state.header is not None
             config = config_of(stored.state.header.config)
-            return cls(model, config=config, listener=listener, _stored=stored)
+            return cls(model, config=config, listener=listener, writer=writer, _stored=stored)
         except BaseException:
             stored.close()
             raise
