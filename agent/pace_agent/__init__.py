@@ -1,0 +1,1 @@
+"""A coding agent for local models: plan, tools, and a repository that it watches."""
