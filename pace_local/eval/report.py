@@ -131,7 +131,7 @@ def _differences(cells: Sequence[CellSummary], compared: Mapping[str, Difference
     if not rows:
         return []
     heading = f"### Checks passed against {REFERENCE}, in points, probe by probe"
-    return [heading, "", *cell_table(rows, shown), ""]
+    return [heading, "", *cell_table(rows, shown, cells), ""]
 
 
 def _failures(cells: Sequence[CellSummary]) -> Iterator[str]:

@@ -49,10 +49,19 @@ def title(results: Results) -> str:
     return f"{identity['evaluation'].capitalize()}: {header['model']['name']}{length}"
 
 
-def cell_table(cells: Sequence[CellSummary], shown: Any) -> list[str]:
-    """A row for each policy and means, a column for each number of reads, gap and percentage of errors."""
-    columns = {each.cell.column: each for each in cells if not each.cell.is_ceiling}
-    columns = dict(sorted((columns or {each.cell.column: each for each in cells}).items()))
+def cell_table(
+    cells: Sequence[CellSummary], shown: Any, of_columns: Sequence[CellSummary] | None = None
+) -> list[str]:
+    """A row for each policy and means, a column for each number of reads, gap and percentage of errors.
+
+    Args:
+        cells: of the rows.
+        shown: gives the text of a cell.
+        of_columns: whose columns there are; None: those of the rows.
+    """
+    every = cells if of_columns is None else of_columns
+    columns = {each.cell.column: each for each in every if not each.cell.is_ceiling}
+    columns = dict(sorted((columns or {each.cell.column: each for each in every}).items()))
     rows = dict.fromkeys(each.cell.label for each in cells)
     # A ceiling is the same at every gap and for every plan: it stands in each column with its reads.
     by_place = {(each.cell.label, each.cell.column): each for each in cells}
