@@ -18,7 +18,7 @@ _METHOD = """\
 The session reads {told}, then other work: functions of Python's standard library, with
 questions and answers about them. Then come the probes, which {probes}.
 The ceiling, measured first, is the same probe with nothing else but the system prompt and what it reads.
-Answers are greedy. Stopped with Ctrl-C or killed, the same command goes on from there; further {rows}
+Answers are greedy. Stopped with Ctrl-C or killed, the same command goes on from there. Further {rows}
 may be asked for later in the same folder."""
 
 _SPECIFIED = {
@@ -207,7 +207,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "apart": {
         "choices": ("work", "positions"),
-        "help": "work: one session, probed at each gap; positions: nothing but positions in between",
+        "help": "work: one session, probed at each gap; positions: nothing but positions in "
+        "between, everything resident whatever the policy",
     },
     "policies": {"metavar": "P,P", "help": "default: %(default)s"},
     "means": {
