@@ -53,7 +53,9 @@ def tiny(tiny_models) -> Path:
 
 
 def test_all_commands_are_there():
+    evaluations = "spec gap recall plans facts codegen dialogue knowledge planning kinds".split()
     assert set(ALL) == {
+        *(f"pace eval {name}" for name in evaluations),
         *(
             "pace",
             "pace ask",
@@ -66,7 +68,6 @@ def test_all_commands_are_there():
         ),
         *(f"pace models {action}" for action in ("list", "pull", "path", "verify", "rm")),
         *(f"pace sessions {action}" for action in ("list", "show", "rm")),
-        *(f"pace eval {action}" for action in ("recall", "spec")),
     }
 
 
