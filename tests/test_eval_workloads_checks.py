@@ -55,6 +55,31 @@ def test_the_numbers_that_an_answer_gives_to_a_name(answer: str, values: list[fl
 
 
 @pytest.mark.parametrize(
+    ("answer", "minutes", "stock"),
+    [
+        ("IN-7: 210 minutes\nHill: stock 35", [210], [35]),
+        ("in-7: 210 Minutes, cause pump", [210], []),
+        ("IN-7: minutes 210 and cause is pump.", [210], []),
+        ("- **IN-7**: 210 minutes; the cause: pump", [210], []),
+        ("IN-7 has 210 minutes", [210], []),
+        ("IN-8: 210 minutes", [], []),
+        ("IN-71: 210 minutes", [], []),
+        ("IN-7: 210", [], []),
+        ("IN-7: 210 minutes at Hill", [], []),
+        ("IN-7: stock 35", [], []),
+        ("Hill: 35 stock, 210 minutes", [], []),
+        ("minutes of IN-7: 210\nIN-7: 211 minutes", [210, 211], []),
+    ],
+)
+def test_values_behind_an_entry_belong_to_its_fields(
+    answer: str, minutes: list[float], stock: list[float]
+) -> None:
+    names = ("minutes of IN-7", "cause of IN-7", "cause of IN-8", "stock at Hill")
+    assert text_checks.values_of(answer, names[0], names) == minutes
+    assert text_checks.values_of(answer, names[3], names) == stock
+
+
+@pytest.mark.parametrize(
     ("answer", "right"),
     [
         ("site: Hill", True),

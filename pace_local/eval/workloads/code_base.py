@@ -21,6 +21,9 @@ _DESKS = (
 """Name of a module, the thing that it prices, and what else the price depends on."""
 
 MOST = len(_DESKS)
+FIXED_FEE = "fixed fee in cents"
+"""Comment of a constant of each module."""
+
 _VERBS = ("quote", "assess", "reckon", "gauge", "derive", "settle", "appraise", "tally", "estimate", "figure")
 _REFUSALS = (
     "Refused",
@@ -34,7 +37,7 @@ _REFUSALS = (
     "Vetoed",
 )
 _LIMITS = ("CEILING", "UPPER", "TOPMOST", "BRIM", "PEAK", "UTMOST", "SUMMIT", "HIGHEST", "VERGE")
-_FLAT = ("LUMP", "RESERVE", "SPARE", "STANDBY", "PENALTY", "SURETY", "FORFEIT", "TOLL", "LEVY")
+_FEES = ("LUMP", "RESERVE", "SPARE", "STANDBY", "PENALTY", "SURETY", "FORFEIT", "TOLL", "LEVY")
 
 _PRICES = (13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
 """Primes, so that the prices of two desks can be equal, or one cent apart."""
@@ -56,9 +59,9 @@ class Desk:
     """Name of the exception class."""
 
     limit_name: str
-    flat_name: str
+    fee_name: str
     limit: int
-    flat: int
+    fee: int
     per_unit: int
     per_other: int
     units_first: bool
@@ -67,7 +70,7 @@ class Desk:
     @property
     def names(self) -> tuple[str, ...]:
         """What cannot be guessed, and is nowhere else in the code base."""
-        return self.function, self.refusal, self.limit_name, self.flat_name
+        return self.function, self.refusal, self.limit_name, self.fee_name
 
     @property
     def units(self) -> str:
@@ -78,6 +81,11 @@ class Desk:
     def others(self) -> str:
         """Name of the other parameter."""
         return f"{self.other}s"
+
+    @property
+    def most(self) -> str:
+        """Comment of the limit."""
+        return f"most {self.units} of one request"
 
     def price(self, units: int, others: int) -> int | None:
         """What the module's function returns; None if it raises."""
@@ -100,8 +108,8 @@ class Desk:
         order = ", ".join(parameters if self.units_first else parameters[::-1])
         return (
             f'"""Prices of the {self.module} desk."""\n\n'
-            f"{self.limit_name} = {self.limit}  # most {self.units} of one request\n"
-            f"{self.flat_name} = {self.flat}  # price of what was refused\n"
+            f"{self.limit_name} = {self.limit}  # {self.most}\n"
+            f"{self.fee_name} = {self.fee}  # {FIXED_FEE}\n"
             f"PER_{self.unit.upper()} = {self.per_unit}\n"
             f"PER_{self.other.upper()} = {self.per_other}\n\n\n"
             f"class {self.refusal}(Exception):\n"
@@ -123,10 +131,10 @@ class Desk:
 def desks(rng: random.Random) -> list[Desk]:
     """All modules in some order; no two share a name or a constant."""
     verbs, refusals = rng.sample(_VERBS, MOST), rng.sample(_REFUSALS, MOST)
-    limits, flats = rng.sample(_LIMITS, MOST), rng.sample(_FLAT, MOST)
+    limits, fees = rng.sample(_LIMITS, MOST), rng.sample(_FEES, MOST)
     orders = [True, False] * (MOST // 2)
     rng.shuffle(orders)
-    small, flat_prices = rng.sample(_PRICES, 2 * MOST), rng.sample(range(1001, 2000), MOST)
+    small, amounts = rng.sample(_PRICES, 2 * MOST), rng.sample(range(1001, 2000), MOST)
     bounds = rng.sample(range(12, 40), MOST)
     return [
         Desk(
@@ -136,9 +144,9 @@ def desks(rng: random.Random) -> list[Desk]:
             function=f"{verbs[i]}_{module}",
             refusal=f"{module.capitalize()}{refusals[i]}",
             limit_name=limits[i],
-            flat_name=flats[i],
+            fee_name=fees[i],
             limit=bounds[i],
-            flat=flat_prices[i],
+            fee=amounts[i],
             per_unit=small[2 * i],
             per_other=small[2 * i + 1],
             units_first=orders[i],
@@ -183,5 +191,21 @@ class CodeTask:
     checks: tuple[str, ...]
 
 
+def check_raises(call: str, exception: str) -> str:
+    """Source of a check that a call raises an exception of this name."""
+    return (
+        f"try:\n    _got = {call}\n"
+        "except Exception as _error:\n"
+        f"    assert type(_error).__name__ == {exception!r}, type(_error).__name__\n"
+        f"else:\n    raise AssertionError({call!r} + ' gave ' + repr(_got) + ' and raised nothing')"
+    )
+
+
+def constant_of(desk: Desk, comment: str) -> str:
+    """How a question points to a constant without its name."""
+    return f"the constant in capitals of the {desk.module} module that is commented '{comment}'"
+
+
 def price_of(desk: Desk) -> str:
+    """How a question asks for a price without the name of the function."""
     return f"the price that the {desk.module} module computes for these {desk.units} and {desk.others}"

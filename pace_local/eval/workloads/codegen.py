@@ -48,8 +48,8 @@ def _question(task: CodeTask, used: Sequence[Desk], code_base: Sequence[Desk]) -
         reads=tuple(desk.document.name for desk in used),
         question=(
             f"Write the Python function `{task.signature}`. {task.wanted} Import what you need from "
-            f"{modules}, as it is in our code base, and do not define it again. Reply with one Python code "
-            "block."
+            f"{modules} by its name in our code base, keep to its order of parameters, and do not define it "
+            "again. Reply with one Python code block."
         ),
         facts=tuple(task.uses),
         checks=task.checks,

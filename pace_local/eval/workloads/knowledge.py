@@ -1,4 +1,4 @@
-"""Knowledge: two sites keep lists with near-alike entries; questions need one, two or three of the lists."""
+"""Knowledge: two sites keep lists with near-alike entries; questions need one or two of the lists."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def _question(reads: Sequence[str], text: str, lines: Sequence[_Line]) -> Docume
     return DocumentQuestion(
         reads=tuple(reads),
         question=(
-            f"{text} Write no code. Reply with five lines of the form `name: value`, for these names: "
-            f"{'; '.join(names)}."
+            f"{text} Write no code. Reply with these five lines alone, each with its value behind its name, "
+            "as in `colour: red`:\n" + "\n".join(f"{name}:" for name in names)
         ),
         facts=tuple(dict.fromkeys(facts)),
         checks=tuple(line.check(names) for line in lines),
@@ -125,18 +125,17 @@ def _sum_of_two(site: Site, _other: Site, turn: int) -> DocumentQuestion:
     )
 
 
-def _cheaper_site(site: Site, other: Site, turn: int) -> DocumentQuestion:
+def _item_at_both(site: Site, other: Site, turn: int) -> DocumentQuestion:
     code = _codes(site.items, turn)[2]
     one, two = site.items[code], other.items[code]
-    sites = (site.name, other.name)
     return _question(
         [site.document("catalogue"), other.document("catalogue")],
-        f"Compare {code} in the catalogues of {site.name} and {other.name}.",
+        f"Compare {code} in the catalogue of {site.name} with {code} in the catalogue of {other.name}.",
         [
+            _Line(f"shelf at {site.name}", one.shelf),
             _Line(f"price at {site.name}", one.price),
-            _Line(f"price at {other.name}", two.price),
-            _Line("cheaper site", sites[0] if one.price < two.price else sites[1], sites, computed=True),
             _Line(f"stock at {site.name}", one.stock),
+            _Line(f"price at {other.name}", two.price),
             _Line(f"stock at {other.name}", two.stock),
         ],
     )
@@ -193,39 +192,36 @@ def _longer_incident(site: Site, other: Site, turn: int) -> DocumentQuestion:
     )
 
 
-def _faster_site(site: Site, other: Site, turn: int) -> DocumentQuestion:
+def _supplier_at_both(site: Site, other: Site, turn: int) -> DocumentQuestion:
     code = _codes(site.firms, turn)[0]
     one, two = site.firms[code], other.firms[code]
-    sites = (site.name, other.name)
     return _question(
         [site.document("suppliers"), other.document("suppliers")],
-        f"Compare the supplier {code} of {site.name} with the supplier {code} of {other.name}: the faster "
-        "site is the one with fewer days of delivery.",
+        f"Compare the supplier {code} of {site.name} with the supplier {code} of {other.name}.",
         [
+            _Line(f"firm at {site.name}", one.name, FIRMS),
             _Line(f"city at {site.name}", one.city, CITIES),
-            _Line(f"city at {other.name}", two.city, CITIES),
             _Line(f"days at {site.name}", one.days),
+            _Line(f"firm at {other.name}", two.name, FIRMS),
             _Line(f"days at {other.name}", two.days),
-            _Line("faster site", sites[0] if one.days < two.days else sites[1], sites, computed=True),
         ],
     )
 
 
-def _who_repaired(site: Site, other: Site, turn: int) -> DocumentQuestion:
+def _who_repaired(site: Site, _other: Site, turn: int) -> DocumentQuestion:
     code = _codes(site.incidents, turn)[4]
     incident = site.incidents[code]
-    person, namesake = site.people[incident.handler], other.people[incident.handler]
+    person = site.people[incident.handler]
     return _question(
-        [site.document("incidents"), site.document("staff"), other.document("staff")],
-        f"Who repaired the incident {code} at {site.name}? Look the person's code up in the incidents of "
-        f"{site.name}, and say what the staff of {site.name} and the staff of {other.name} have under that "
-        "code.",
+        [site.document("incidents"), site.document("staff")],
+        f"Who repaired the incident {code} at {site.name}? Look the incident up in the incidents of "
+        f"{site.name}, and who has the code that it was repaired by in the staff of {site.name}.",
         [
-            _Line("code", incident.handler, tuple(site.people)),
-            _Line(f"name at {site.name}", person.name, STAFF),
-            _Line(f"room at {site.name}", person.room),
-            _Line(f"name at {other.name}", namesake.name, STAFF),
-            _Line(f"room at {other.name}", namesake.room),
+            _Line("minutes", incident.minutes),
+            _Line("cause", incident.cause, CAUSES),
+            _Line("repaired by", incident.handler, tuple(site.people)),
+            _Line("name", person.name, STAFF),
+            _Line("room", person.room),
         ],
     )
 
@@ -233,11 +229,11 @@ def _who_repaired(site: Site, other: Site, turn: int) -> DocumentQuestion:
 _FORMS: tuple[Callable[[Site, Site, int], DocumentQuestion], ...] = (
     _lookup,
     _sum_of_two,
-    _cheaper_site,
+    _item_at_both,
     _supplier_of,
     _two_people,
     _longer_incident,
-    _faster_site,
+    _supplier_at_both,
     _who_repaired,
 )
 """Makes a question about one site, or both; a later turn asks for other entries."""

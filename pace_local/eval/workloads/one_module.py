@@ -5,24 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pace_local.eval.specification import check_equal
-from pace_local.eval.workloads.code_base import CodeTask, Desk, price_of
+from pace_local.eval.workloads.code_base import (
+    FIXED_FEE,
+    CodeTask,
+    Desk,
+    check_raises,
+    constant_of,
+    price_of,
+)
 
 
-def _or_flat(desk: Desk) -> CodeTask:
+def _or_fee(desk: Desk) -> CodeTask:
     def case(units: int, others: int) -> tuple[str, object]:
         price = desk.price(units, others)
-        return f"{desk.module}_bill({units}, {others})", desk.flat if price is None else price
+        return f"{desk.module}_bill({units}, {others})", desk.fee if price is None else price
 
     return CodeTask(
         signature=f"{desk.module}_bill({desk.parameters}) -> int",
         wanted=(
-            f"It returns {price_of(desk)}. If the module refuses them by raising its exception, the "
-            "function catches that and returns the module's constant for the price of what was refused."
+            f"In a try statement, it returns {price_of(desk)}. If that raises the exception of the module, "
+            f"it catches it and returns {constant_of(desk, FIXED_FEE)} instead."
         ),
-        uses=(desk.function, desk.refusal, desk.flat_name),
+        uses=(desk.function, desk.refusal, desk.fee_name),
         body=(
             f"    try:\n        return {desk.call()}\n    except {desk.refusal}:\n        return "
-            f"{desk.flat_name}\n"
+            f"{desk.fee_name}\n"
         ),
         checks=(
             check_equal(case(3, 7)),
@@ -35,101 +42,85 @@ def _or_flat(desk: Desk) -> CodeTask:
 
 
 def _total(desk: Desk) -> CodeTask:
-    def case(*requests: tuple[int, int]) -> tuple[str, object]:
-        prices = [desk.price(*request) for request in requests]
-        return f"{desk.module}_total({list(requests)!r})", sum(price for price in prices if price is not None)
+    def case(requests: list[int], others: int) -> tuple[str, object]:
+        prices = [desk.price(units, others) or 0 for units in requests]
+        return f"{desk.module}_total({requests!r}, {others})", sum(prices) + desk.fee
 
     return CodeTask(
-        signature=f"{desk.module}_total(requests: list[tuple[int, int]]) -> int",
+        signature=f"{desk.module}_total(requests: list[int], {desk.others}: int) -> int",
         wanted=(
-            f"Each request is a pair: first the {desk.units}, then the {desk.others}. The function returns "
-            f"the sum of the prices that the {desk.module} module computes for them. A request that the "
-            "module refuses by raising its exception is left out of the sum."
+            f"Each number in `requests` is the {desk.units} of one request; all have the same {desk.others}. "
+            f"It adds up the prices that the {desk.module} module computes for the requests, adds "
+            f"{constant_of(desk, FIXED_FEE)} once, and returns the sum."
+        ),
+        uses=(desk.function, desk.fee_name),
+        body=(
+            f"    total = {desk.fee_name}\n"
+            f"    for {desk.units} in requests:\n"
+            f"        total += {desk.call()}\n"
+            "    return total\n"
+        ),
+        checks=(
+            check_equal(case([2], 9)),
+            check_equal(case([5, 3], 8)),
+            check_equal(case([4, desk.limit, 1], 2)),
+            check_equal(case([7, 7], 3), case([desk.limit], 1)),
+            check_equal(case([1, 6, 2, 9], 10)),
+        ),
+    )
+
+
+def _full(desk: Desk) -> CodeTask:
+    def case(others: int) -> tuple[str, object]:
+        return f"full_{desk.module}({others})", desk.price(desk.limit, others)
+
+    return CodeTask(
+        signature=f"full_{desk.module}({desk.others}: int) -> int",
+        wanted=(
+            f"It returns the price that the {desk.module} module computes for these {desk.others} and as "
+            f"many {desk.units} as {constant_of(desk, desk.most)} says."
+        ),
+        uses=(desk.function, desk.limit_name),
+        body=f"    return {desk.call(desk.limit_name)}\n",
+        checks=tuple(check_equal(case(others)) for others in (1, 3, 0, 8, 11)),
+    )
+
+
+def _within(desk: Desk) -> CodeTask:
+    def call(units: int, others: int, cents: int) -> str:
+        return f"{desk.module}_within({units}, {others}, {cents})"
+
+    def case(units: int, others: int, above: int) -> tuple[str, object]:
+        price = desk.price(units, others)
+        assert price is not None
+        return call(units, others, price + above), price
+
+    def refused(units: int, others: int, below: int) -> str:
+        price = desk.price(units, others)
+        assert price is not None
+        return check_raises(call(units, others, price - below), desk.refusal)
+
+    return CodeTask(
+        signature=f"{desk.module}_within({desk.parameters}, cents: int) -> int",
+        wanted=(
+            f"It computes {price_of(desk)}. If the price is greater than `cents`, it raises the exception of "
+            "the module; otherwise it returns the price."
         ),
         uses=(desk.function, desk.refusal),
         body=(
-            "    total = 0\n"
-            f"    for {desk.units}, {desk.others} in requests:\n"
-            f"        try:\n            total += {desk.call()}\n"
-            f"        except {desk.refusal}:\n            pass\n"
-            "    return total\n"
+            f"    price = {desk.call()}\n"
+            f"    if price > cents:\n        raise {desk.refusal}(price)\n"
+            "    return price\n"
         ),
         checks=(
-            check_equal(case((2, 9))),
-            check_equal(case((5, 1), (3, 8))),
-            check_equal(case((4, 6), (desk.limit + 1, 2), (1, 3))),
-            check_equal(case((desk.limit, 1)), case((7, 2), (7, 2))),
-            check_equal(case((1, desk.limit + 5), (desk.limit + 9, 1)), case()),
+            check_equal(case(3, 7, 0)),
+            check_equal(case(desk.limit, 2, 40), case(5, 11, 1)),
+            refused(2, 9, 1),
+            refused(6, 1, 30),
+            "\n".join((check_equal(case(1, 4, 0)), refused(8, 3, 1))),
         ),
     )
 
 
-def _in_loads(desk: Desk) -> CodeTask:
-    def case(units: int, others: int) -> tuple[str, object]:
-        full, rest = divmod(units, desk.limit)
-        loads = [desk.limit] * full + [rest] * (rest > 0)
-        return f"{desk.module}_loads({units}, {others})", sum(desk.price(load, others) or 0 for load in loads)
-
-    return CodeTask(
-        signature=f"{desk.module}_loads({desk.parameters}) -> int",
-        wanted=(
-            f"There can be more {desk.units} than the {desk.module} module takes in one request. So the "
-            "function asks for the price of as many as one request may have, again and again, until all "
-            f"are done, and last for the rest, if any is left. Each request has the same {desk.others}. It "
-            "returns the sum of the prices."
-        ),
-        uses=(desk.function, desk.limit_name),
-        body=(
-            "    total = 0\n"
-            f"    while {desk.units}:\n"
-            f"        load = min({desk.units}, {desk.limit_name})\n"
-            f"        total += {desk.call('load')}\n"
-            f"        {desk.units} -= load\n"
-            "    return total\n"
-        ),
-        checks=(
-            check_equal(case(5, 3)),
-            check_equal(case(desk.limit, 2)),
-            check_equal(case(desk.limit + 1, 7)),
-            check_equal(case(2 * desk.limit, 4)),
-            check_equal(case(3 * desk.limit + 2, 1), case(1, 8)),
-        ),
-    )
-
-
-def _most_for(desk: Desk) -> CodeTask:
-    def most(others: int, cents: int) -> int:
-        prices = [(units, desk.price(units, others)) for units in range(1, desk.limit + 1)]
-        return max((units for units, price in prices if price is not None and price <= cents), default=0)
-
-    def case(others: int, cents: int) -> tuple[str, object]:
-        return f"most_{desk.units}({others}, {cents})", most(others, cents)
-
-    def exactly(units: int, others: int) -> int:
-        return desk.per_unit * units + desk.per_other * others
-
-    return CodeTask(
-        signature=f"most_{desk.units}({desk.others}: int, cents: int) -> int",
-        wanted=(
-            f"It returns the largest number of {desk.units}, from 1 up to the most that the {desk.module} "
-            f"module takes in one request, whose price for these {desk.others} is at most so many cents. If "
-            "even 1 costs more, it returns 0."
-        ),
-        uses=(desk.function, desk.limit_name),
-        body=(
-            f"    for {desk.units} in range({desk.limit_name}, 0, -1):\n"
-            f"        if {desk.call()} <= cents:\n            return {desk.units}\n"
-            "    return 0\n"
-        ),
-        checks=(
-            check_equal(case(3, exactly(7, 3))),
-            check_equal(case(2, exactly(6, 2) - 1)),
-            check_equal(case(4, exactly(3 * desk.limit, 4))),
-            check_equal(case(5, exactly(1, 5) - 1), case(5, exactly(1, 5))),
-            check_equal(case(1, exactly(desk.limit - 1, 1) + 1)),
-        ),
-    )
-
-
-WITH_ONE: tuple[Callable[[Desk], CodeTask], ...] = (_or_flat, _total, _in_loads, _most_for)
+WITH_ONE: tuple[Callable[[Desk], CodeTask], ...] = (_or_fee, _total, _full, _within)
 """Each makes a function to write with a module."""

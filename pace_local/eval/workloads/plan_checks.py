@@ -5,9 +5,8 @@ The source of this file runs in the sandbox before a check, so that it imports t
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 _MARKER = r"[ \t]*(?:\(?\d+[.):]|[-+*•]|(?:step|task|position)[ \t]*\d+[.):]?)?[ \t]*"
 
@@ -95,44 +94,8 @@ def check_at(answer: str, tasks: Sequence[str], task: str, place: int) -> None:
     assert order[place] == task, f"{order[place]} has the place of {task}"
 
 
-def _all_days(answer: str, tasks: Sequence[str]) -> dict[str, int]:
+def check_day(answer: str, tasks: Sequence[str], task: str, day: int) -> None:
+    """Assert that a task starts on a day."""
     days = days_of(answer, tasks)
-    missing = [task for task in tasks if task not in days]
-    assert not missing, f"no day for {missing[0]}"
-    return days
-
-
-def check_starts(answer: str, tasks: Sequence[str], earliest: int) -> None:
-    """Assert that each task has a day, and the first is on the day on which the work begins."""
-    days = _all_days(answer, tasks)
-    assert min(days.values()) == earliest, f"the first task is on day {min(days.values())}, not {earliest}"
-
-
-def check_one_at_a_time(answer: str, durations: Mapping[str, int]) -> None:
-    """Assert that no task starts before the one that started before it is finished."""
-    days = _all_days(answer, tuple(durations))
-    order = sorted(durations, key=days.__getitem__)
-    for one, other in itertools.pairwise(order):
-        assert days[one] + durations[one] <= days[other], f"{other} starts before {one} is finished"
-
-
-def check_finished_before(
-    answer: str, durations: Mapping[str, int], pairs: Sequence[tuple[str, str]]
-) -> None:
-    """Assert that the first task of each pair is finished before the second starts."""
-    days = _all_days(answer, tuple(durations))
-    for first, then in pairs:
-        assert days[first] + durations[first] <= days[then], f"{then} starts before {first} is finished"
-
-
-def check_not_before(answer: str, tasks: Sequence[str], task: str, day: int) -> None:
-    """Assert that a task starts on a day or later."""
-    days = _all_days(answer, tasks)
-    assert days[task] >= day, f"{task} starts on day {days[task]}, before {day}"
-
-
-def check_finished_by(answer: str, durations: Mapping[str, int], day: int) -> None:
-    """Assert that the last day of work is a day or earlier."""
-    days = _all_days(answer, tuple(durations))
-    last = max(days[task] + durations[task] - 1 for task in durations)
-    assert last <= day, f"the last day is {last}, after {day}"
+    assert task in days, f"no day for {task}"
+    assert days[task] == day, f"{task} starts on day {days[task]}, not {day}"

@@ -1,4 +1,4 @@
-"""Planning: jobs with tasks, durations and constraints; any order or schedule that keeps all is right."""
+"""Planning: jobs whose tasks have rules of order, or days that change; any order that keeps all is right."""
 
 from __future__ import annotations
 
@@ -65,48 +65,34 @@ def _told(job: str, sheets: dict[str, str]) -> list[Document]:
     return [Document(f"{kind}:{job}", text) for kind, text in sheets.items()]
 
 
-def _bullets(sentences: Sequence[str], rng: random.Random) -> str:
-    return "\n".join(f"- {sentence}" for sentence in rng.sample(sentences, len(sentences)))
-
-
 def _names(tasks: Sequence[str], rng: random.Random) -> str:
     shuffled = rng.sample(tasks, len(tasks))
     return ", ".join(shuffled[:-1]) + f" and {shuffled[-1]}"
 
 
-def _order_with(last: bool) -> _Form:
-    """An order of five tasks; its end or its start is given, and three more rules.
+def _order_with(later: bool) -> _Form:
+    """An order of five tasks: its start and its end are given, and what comes before what between them.
 
     Args:
-        last: whether the rules stand in a second document and say which task is the last, instead of the
-            first.
+        later: whether the rules stand in a second document, and one task comes before two others, instead of
+            after them.
     """
 
     def form(job: str, rng: random.Random) -> tuple[list[Document], DocumentQuestion]:
-        tasks = rng.sample(_JOBS[job], 5)
-        a, b, c, d, e = tasks
-        if last:
-            rules = [
-                f"{b} comes after {a}.",
-                f"{c} comes directly after {b}, with nothing between them.",
-                f"{d} comes after {a}.",
-                f"{e} is the very last task.",
-            ]
-            checks = [("before", a, b), ("directly_after", b, c), ("before", a, d), ("at", e, -1)]
+        a, b, c, d, e = tasks = rng.sample(_JOBS[job], 5)
+        if later:
+            between = f"{b} comes before {c} and before {d}"
+            pairs = ((b, c), (b, d))
         else:
-            rules = [
-                f"{a} is the very first task.",
-                f"{d} comes after {b}.",
-                f"{d} comes after {c}.",
-                f"{e} comes directly after {d}, with nothing between them.",
-            ]
-            checks = [("at", a, 0), ("before", b, d), ("before", c, d), ("directly_after", d, e)]
+            between = f"{b} and {c} come before {d}"
+            pairs = ((b, d), (c, d))
         plan = (
             f"# Plan of the {job} job\n\nThe {job} job has five tasks: {_names(tasks, rng)}. Each is done "
             "once, one after the other."
         )
         ruled = (
-            f"These rules of order hold:\n\n{_bullets(rules, rng)}\n\n"
+            f"These rules of order hold:\n\n- The very first task is {a}.\n- Then come {b}, {c} "
+            f"and {d}, but {between}.\n- The very last task is {e}.\n\n"
             "Tasks that no rule compares can be in any order."
         )
         sheets = (
@@ -114,16 +100,18 @@ def _order_with(last: bool) -> _Form:
                 "plan": f"{plan} The rules of order are on a sheet of their own.",
                 "rules": f"# Rules of the {job} job\n\n{ruled}",
             }
-            if last
+            if later
             else {"plan": f"{plan} {ruled}"}
         )
+        checks = [("at", a, 0), *(("before", *pair) for pair in pairs), ("at", e, -1)]
         documents = _told(job, sheets)
         names = tuple(tasks)
         question = DocumentQuestion(
             reads=tuple(document.name for document in documents),
             question=(
-                f"Give an order of all tasks of the {job} job that keeps every rule of it. Write no code. "
-                "Reply with the names of the tasks alone, one a line, the first task first."
+                f"Give an order of all five tasks of the {job} job that keeps every rule of it. Write no "
+                "code. Reply with the names of the tasks alone, one a line: first the very first task, then "
+                "those between, and last the very last task."
             ),
             facts=names,
             checks=(
@@ -139,65 +127,45 @@ def _order_with(last: bool) -> _Form:
     return form
 
 
-def _schedule_with(calendar: bool) -> _Form:
-    """First days of four tasks, done one at a time.
+def _schedule_with(changes: int) -> _Form:
+    """First days of five tasks, of which two are put off.
 
     Args:
-        calendar: whether the days are on a third sheet, instead of the plan's.
+        changes: sheets with changes. On a second one, one of the two is put off again.
     """
 
     def form(job: str, rng: random.Random) -> tuple[list[Document], DocumentQuestion]:
-        a, b, c, d = tasks = tuple(rng.sample(_JOBS[job], 4))
-        durations = dict(zip(tasks, rng.sample(range(2, 8), 4), strict=True))
-        start, pause = rng.randrange(11, 60), rng.randrange(1, 4)
-        days = {a: start, b: start + durations[a]}
-        days[c] = days[b] + durations[b] + pause
-        days[d] = days[c] + durations[c]
-        # No day too many for another order of the tasks, but for one or two that are left idle.
-        end = days[d] + durations[d] - 1 + rng.randrange(min(durations[b], 3))
-        shuffled = rng.sample(tasks, 4)
-        dates = (
-            f"The first task starts on day {start}. The task {c} cannot start before day {days[c]}. "
-            f"All must be finished by the end of day {end}."
-        )
-        plan = (
-            f"# Plan of the {job} job\n\nThe {job} job has four tasks: {_names(tasks, rng)}. One person "
-            f"does them, one at a time.\n\n"
-            + _bullets(
-                [
-                    f"{b} starts when {a} is finished, or later.",
-                    f"{c} starts when {a} is finished, or later.",
-                    f"{d} is the last task: {b} and {c} are finished before it starts.",
-                ],
-                rng,
-            )
-        )
-        lasting = (
-            f"# Durations of the {job} job\n\nDays that each task takes: "
-            + ", ".join(f"{task} {durations[task]}" for task in shuffled)
-            + ". A task that takes 3 days and starts on day 5 is done on days 5, 6 and 7, and the next can "
-            "start on day 8."
-        )
-        sheets = {"plan": plan if calendar else f"{plan}\n\n{dates}", "durations": lasting}
-        if calendar:
-            sheets["calendar"] = (
-                f"# Calendar of the {job} job\n\n{dates} Days are counted from the start of the year."
+        tasks = tuple(rng.sample(_JOBS[job], 5))
+        planned = dict(zip(tasks, rng.sample(range(11, 50), 5), strict=True))
+        late = rng.sample(range(51, 99), changes + 1)
+        again, once = rng.sample(tasks, 2)
+        days = {**planned, once: late[0], again: late[-1]}
+
+        def put_off(task: str, day: int) -> str:
+            return f"- The task {task} is put off. It starts on day {day} now.\n"
+
+        sheets = {
+            "plan": f"# Plan of the {job} job\n\nThe {job} job has five tasks. First day of each:\n\n"
+            + "".join(f"- {task}: day {day}\n" for task, day in planned.items())
+            + "\nIf a change puts a task off, the last change of that task holds.",
+            "change": f"# Change of the {job} job\n\n{put_off(once, late[0])}{put_off(again, late[1])}"
+            "\nAll other tasks start as it was planned.",
+        }
+        if changes > 1:
+            sheets["second-change"] = (
+                f"# Second change of the {job} job\n\n{put_off(again, late[2])}"
+                "\nAll other tasks start as it was said before this change."
             )
         documents = _told(job, sheets)
         question = DocumentQuestion(
             reads=tuple(document.name for document in documents),
             question=(
-                f"On which day does each task of the {job} job start? Keep every rule of its plan. Write no "
-                "code. Reply with one line for each task, of the form `task: day`."
+                f"On which day does each of the five tasks of the {job} job start now, after all changes of "
+                "its plan? A task that was put off starts on its new day only. Write no code. Reply with one "
+                "line for each task, of the form `task: day`."
             ),
             facts=tasks,
-            checks=(
-                f"check_starts(ANSWER, {tasks!r}, {start})",
-                f"check_finished_before(ANSWER, {durations!r}, {((a, b), (a, c), (b, d), (c, d))!r})",
-                f"check_one_at_a_time(ANSWER, {durations!r})",
-                f"check_not_before(ANSWER, {tasks!r}, {c!r}, {days[c]})",
-                f"check_finished_by(ANSWER, {durations!r}, {end})",
-            ),
+            checks=tuple(f"check_day(ANSWER, {tasks!r}, {task!r}, {day})" for task, day in days.items()),
             solution="\n".join(f"{task}: {day}" for task, day in days.items()),
             answers_with="text",
             prelude=plan_prelude(),
@@ -208,8 +176,8 @@ def _schedule_with(calendar: bool) -> _Form:
 
 
 _FORMS: tuple[_Form, ...] = (
-    _order_with(last=False),
-    _schedule_with(calendar=False),
-    _order_with(last=True),
-    _schedule_with(calendar=True),
+    _order_with(later=False),
+    _schedule_with(changes=1),
+    _order_with(later=True),
+    _schedule_with(changes=2),
 )

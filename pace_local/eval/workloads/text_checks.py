@@ -71,7 +71,7 @@ def clauses(answer: str, name: str, names: Sequence[str]) -> list[str]:
     """
     # The longest first: "price at Hill" is not "price".
     any_name = "|".join(_phrase(each) for each in sorted(names, key=len, reverse=True))
-    text = _unfold_lists(_unfold_tables(plain(answer), names), any_name)
+    text = _unfold_entries(_unfold_lists(_unfold_tables(plain(answer), names), any_name), names)
     found = list(re.finditer(any_name, text, re.IGNORECASE))
     ends = [*(match.start() for match in found), len(text)][1:]
     own = re.compile(_phrase(name), re.IGNORECASE)
@@ -126,6 +126,42 @@ def _unfold_lists(text: str, any_name: str) -> str:
         each,
         text,
         flags=re.IGNORECASE,
+    )
+
+
+def _unfold_entries(text: str, names: Sequence[str]) -> str:
+    """``KX-1: 7 pieces, shelf 4`` becomes a line for "pieces of KX-1" and one for "shelf of KX-1"."""
+    split = [(name, re.fullmatch(r"(?P<field>.+) (?:of|at) (?P<entry>.+)", name)) for name in names]
+    known = {(m["field"].casefold(), m["entry"].casefold()): name for name, m in split if m}
+    if not known:
+        return text
+    # The longest first, as in clauses().
+    fields, entries = (
+        "|".join(map(_phrase, sorted({*each}, key=len, reverse=True)))
+        for each in zip(*sorted(known), strict=True)
+    )
+    piece = re.compile(
+        rf"(?:the\s+)?(?:(?P<field>{fields})\s*(?::|=|is|are)?\s*(?P<value>[\w-]+)"
+        rf"|(?P<before>[\w-]+)\s+(?P<unit>{fields}))",
+        re.IGNORECASE,
+    )
+
+    def each(line: re.Match[str]) -> str:
+        pieces = [piece.fullmatch(part) for part in re.split(r"\s*[,;]\s*|\s+and\s+", line["rest"])]
+        lines = []
+        for found in pieces:
+            field = found and (found["field"] or found["unit"])
+            name = field and known.get((field.casefold(), line["entry"].casefold()))
+            if not found or not name:
+                return line[0]
+            lines.append(f"{name}: {found['value'] or found['before']}")
+        return "\n".join(lines)
+
+    return re.sub(
+        rf"^[ \t]*(?P<entry>{entries})\s*(?::|-|has)[ \t]+(?P<rest>[^\n]*\w)[ \t.]*$",
+        each,
+        text,
+        flags=re.IGNORECASE | re.MULTILINE,
     )
 
 

@@ -6,7 +6,10 @@ import random
 from collections.abc import Callable
 
 from pace_local.eval.specification import check_equal
-from pace_local.eval.workloads.code_base import CodeTask, Desk, price_of
+from pace_local.eval.workloads.code_base import FIXED_FEE, CodeTask, Desk, constant_of, price_of
+
+_TAKEN = ((3, 8, 2, 5), (1, 6, 4, 9), (7, 2, 5, 1), (2, 11, 10, 3), (9, 4, 1, 12))
+"""Arguments of two requests that no module refuses."""
 
 
 def _pairs(one: Desk, two: Desk) -> tuple[str, tuple[tuple[int, int, int, int], ...]]:
@@ -29,25 +32,17 @@ def _requests(one: Desk, two: Desk) -> str:
 
 
 def _together(one: Desk, two: Desk) -> CodeTask:
-    parameters, arguments = _pairs(one, two)
+    parameters, _ = _pairs(one, two)
 
     def case(a: int, b: int, c: int, d: int) -> tuple[str, object]:
-        prices = one.price(a, b), two.price(c, d)
-        expected = -1 if None in prices else sum(price or 0 for price in prices)
-        return f"price_together({a}, {b}, {c}, {d})", expected
+        return f"price_together({a}, {b}, {c}, {d})", (one.price(a, b) or 0) + (two.price(c, d) or 0)
 
     return CodeTask(
         signature=f"price_together({parameters}) -> int",
-        wanted=(
-            f"It returns {price_of(one)} plus {price_of(two)}. If either module refuses its request by "
-            "raising its exception, the function returns -1."
-        ),
-        uses=(one.function, one.refusal, two.function, two.refusal),
-        body=(
-            f"    try:\n        return {one.call()} + {two.call()}\n"
-            f"    except ({one.refusal}, {two.refusal}):\n        return -1\n"
-        ),
-        checks=tuple(check_equal(case(*each)) for each in arguments),
+        wanted=f"It returns {price_of(one)} plus {price_of(two)}.",
+        uses=(one.function, two.function),
+        body=f"    return {one.call()} + {two.call()}\n",
+        checks=tuple(check_equal(case(*each)) for each in _TAKEN),
     )
 
 
@@ -62,8 +57,8 @@ def _first_or_second(one: Desk, two: Desk) -> CodeTask:
     return CodeTask(
         signature=f"first_price({parameters}) -> int",
         wanted=(
-            f"It returns {price_of(one)}. Only if the {one.module} module refuses them by raising its "
-            f"exception, it returns {price_of(two)} instead."
+            f"In a try statement, it returns {price_of(one)}. If that raises the exception of the "
+            f"{one.module} module, it catches it and returns {price_of(two)} instead."
         ),
         uses=(one.function, one.refusal, two.function),
         body=(
@@ -136,46 +131,21 @@ def _apart(one: Desk, two: Desk, difference: int) -> tuple[int, int, int, int]:
     raise AssertionError("no such arguments: constants have a common divisor")
 
 
-def _difference(one: Desk, two: Desk) -> CodeTask:
-    parameters, _ = _pairs(one, two)
+def _with_fee(one: Desk, two: Desk) -> CodeTask:
+    def case(a: int, b: int) -> tuple[str, object]:
+        return f"price_with_fee({a}, {b})", (one.price(a, b) or 0) + two.fee
 
-    def case(a: int, b: int, c: int, d: int) -> tuple[str, object]:
-        first, second = one.price(a, b), two.price(c, d)
-        assert first is not None
-        assert second is not None
-        return f"surplus({a}, {b}, {c}, {d})", first - second
-
-    def refused(a: int, b: int, c: int, d: int) -> str:
-        call = f"surplus({a}, {b}, {c}, {d})"
-        return (
-            f"try:\n    _got = {call}\n"
-            "except Exception as _error:\n"
-            f"    assert type(_error).__name__ == {two.refusal!r}, type(_error).__name__\n"
-            f"else:\n    raise AssertionError({call!r} + ' gave ' + repr(_got) + ' and raised nothing')"
-        )
-
-    least = next(b for b in range(1, 10_000) if one.per_other * b >= two.per_unit * 9 + two.per_other * 9)
     return CodeTask(
-        signature=f"surplus({parameters}) -> int",
+        signature=f"price_with_fee({one.parameters}) -> int",
         wanted=(
-            f"{_requests(one, two)} It returns the first price minus the second. If that is below 0, it "
-            f"raises the exception of the {two.module} module instead."
+            f"It adds {constant_of(two, FIXED_FEE)} to {price_of(one)}, and returns the sum. It calls no "
+            f"function of the {two.module} module."
         ),
-        uses=(one.function, two.function, two.refusal),
-        body=(
-            f"    difference = {one.call()} - {two.call()}\n"
-            f"    if difference < 0:\n        raise {two.refusal}(difference)\n"
-            "    return difference\n"
-        ),
-        checks=(
-            check_equal(case(2, least, 3, 1)),
-            check_equal(case(5, least + 1, 1, 4)),
-            check_equal(case(one.limit, least, 2, 8), case(*_apart(one, two, 0))),
-            refused(1, 0, two.limit, two.limit + 90),
-            refused(*_apart(one, two, -1)),
-        ),
+        uses=(one.function, two.fee_name),
+        body=f"    return {one.call()} + {two.fee_name}\n",
+        checks=tuple(check_equal(case(a, b)) for a, b, _, _ in _TAKEN),
     )
 
 
-WITH_TWO: tuple[Callable[[Desk, Desk], CodeTask], ...] = (_together, _first_or_second, _cheaper, _difference)
+WITH_TWO: tuple[Callable[[Desk, Desk], CodeTask], ...] = (_together, _first_or_second, _cheaper, _with_fee)
 """Each makes a function to write with two modules."""
