@@ -14,6 +14,7 @@ import pytest
 from command_line import PACE, PATIENCE, SMALL, environment, is_one_line_error, pace, start, write_project
 
 from pace_local import __version__, cli
+from pace_local.commands.eval_options import EVALUATIONS
 from pace_local.errors import CancelledError, FileError, InputError, PaceError, TimeLimitError
 from pace_local.testing import TinySpec, tiny_model
 
@@ -53,7 +54,8 @@ def tiny(tiny_models) -> Path:
 
 
 def test_all_commands_are_there():
-    evaluations = "spec gap recall plans facts codegen dialogue knowledge planning kinds".split()
+    evaluations = {evaluation.name for evaluation in EVALUATIONS}
+    assert evaluations >= {"spec", "gap", "facts", "codegen", "dialogue", "knowledge", "planning"}
     assert set(ALL) == {
         *(f"pace eval {name}" for name in evaluations),
         *(
