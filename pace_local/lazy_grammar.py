@@ -55,7 +55,6 @@ class LazyGrammar:
     ) -> None:
         self._llama, self._vocab = llama, vocab
         self._grammar = NativeGrammar(llama, vocab, text)
-        self._end = next(token for token in self._tokens_that_end())
         self._triggers = tuple(triggers)
         self._closing_of = dict(quiet)
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
@@ -84,7 +83,7 @@ class LazyGrammar:
         """Whether the token may come next, so that accepting it is safe."""
         if self._active:
             return self._grammar.allows(token)
-        if self._is_end(token):
+        if self._grammar.is_end(token):
             return True
         state = self._decoder.getstate()
         free = self._free
@@ -99,9 +98,9 @@ class LazyGrammar:
         """Advance by a token that :meth:`allows` allows."""
         if self._active:
             self._grammar.accept(token)
-            if self._is_over():
+            if self._grammar.can_end:
                 self._release(_Free())
-        elif not self._is_end(token):
+        elif not self._grammar.is_end(token):
             self._advance(self._decoded(token))
 
     def filter(
@@ -125,7 +124,7 @@ class LazyGrammar:
                 if not self._grammar.allows(token):
                     return False
                 self._grammar.accept(token)
-                if self._is_over():
+                if self._grammar.can_end:
                     self._release(_Free())
                     text = "".join(map(self._grammar.text, tokens[number:]))
                     break
@@ -157,19 +156,8 @@ class LazyGrammar:
             self._grammar.reset()
         self._active, self._free = False, free
 
-    def _is_over(self) -> bool:
-        """Whether the grammar can end here."""
-        return self._grammar.allows(self._end)
-
     def _decoded(self, token: int) -> str:
         return self._decoder.decode(self._grammar.piece(token))
-
-    def _is_end(self, token: int) -> bool:
-        return bool(self._llama.llama_vocab_is_eog(self._vocab, token))
-
-    def _tokens_that_end(self) -> list[int]:
-        n_vocab = int(self._llama.llama_vocab_n_tokens(self._vocab))
-        return [token for token in range(n_vocab) if self._is_end(token)]
 
     def _tokenized(self, text: str) -> list[int]:
         data = text.encode("utf-8", errors="replace")

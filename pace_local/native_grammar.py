@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import ctypes
+import itertools
 import math
 from typing import Any
 
@@ -43,11 +44,15 @@ class NativeGrammar:
         self._one = llama.llama_token_data()
         self._array = llama.llama_token_data_array(ctypes.pointer(self._one), 1, -1, False)
         likely = (llama.llama_vocab_eos(vocab), llama.llama_vocab_eot(vocab))
-        ends = (
-            llama.llama_vocab_is_eog(vocab, token) for token in (*likely, *range(self._n_vocab)) if token >= 0
+        found = (
+            token
+            for token in itertools.chain(likely, range(self._n_vocab))
+            if token >= 0 and llama.llama_vocab_is_eog(vocab, token)
         )
-        if not any(ends):
+        end = next(found, None)
+        if end is None:
             raise ConfigError("the model has no token that ends an answer; a grammar could never be left")
+        self._end = int(end)
         check_grammar(text)
         self._sampler = llama.llama_sampler_init_grammar(vocab, text.encode(), b"root")
         if not self._sampler:
@@ -64,9 +69,18 @@ class NativeGrammar:
     def text(self, token: int) -> str:
         return self.piece(token).decode(errors="replace")
 
+    @property
+    def can_end(self) -> bool:
+        """Whether what was accepted is whole."""
+        return self.allows(self._end)
+
+    def is_end(self, token: int) -> bool:
+        """Whether a token ends an answer."""
+        return bool(self._llama.llama_vocab_is_eog(self._vocab, token))
+
     def allows(self, token: int) -> bool:
         """Whether the token may come next, so that accepting it is safe."""
-        if not self._llama.llama_vocab_is_eog(self._vocab, token) and not self._decodes(token):
+        if not self.is_end(token) and not self._decodes(token):
             return False
         self._one.id, self._one.logit, self._one.p = token, 0.0, 0.0
         self._array.size, self._array.selected, self._array.sorted = 1, -1, False
@@ -75,7 +89,7 @@ class NativeGrammar:
 
     def accept(self, token: int) -> None:
         """Advance by a token that :meth:`allows` allows."""
-        if not self._llama.llama_vocab_is_eog(self._vocab, token):
+        if not self.is_end(token):
             self._decoder.decode(self.piece(token))
         self._llama.llama_sampler_accept(self._sampler, token)
 

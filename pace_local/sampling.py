@@ -31,6 +31,8 @@ from pace_local.native_grammar import CANDIDATE, NativeGrammar, fill_candidates,
 if TYPE_CHECKING:
     from pace_local.model import Model
 
+AnyGrammar = NativeGrammar | LazyGrammar
+
 GREATEST_SEED = 2**32 - 2
 """The seed above it asks llama.cpp for a random one, which no session could reproduce."""
 
@@ -163,7 +165,7 @@ class NativeSampler:
         self.sampling = sampling
         self._n_vocab = int(llama.llama_vocab_n_tokens(vocab))
         self._chain: Any = None
-        self._grammar: NativeGrammar | LazyGrammar | None = None
+        self._grammar: AnyGrammar | None = None
         self._closed = False
         # Views of the native buffers stay valid as long as their addresses do.
         self._logits_address = 0
@@ -304,7 +306,7 @@ class NativeSampler:
             self._logits_address = address
         return self._logits_view
 
-    def _sample_within(self, grammar: NativeGrammar | LazyGrammar, logits: npt.NDArray[np.float32]) -> int:
+    def _sample_within(self, grammar: AnyGrammar, logits: npt.NDArray[np.float32]) -> int:
         token = self._choose(logits)
         if not grammar.allows(token):
             fitting = self._first_fitting(grammar, logits) if self._chain is None else None
@@ -314,9 +316,7 @@ class NativeSampler:
             self._llama.llama_sampler_accept(self._chain, token)
         return token
 
-    def _first_fitting(
-        self, grammar: NativeGrammar | LazyGrammar, logits: npt.NDArray[np.float32]
-    ) -> int | None:
+    def _first_fitting(self, grammar: AnyGrammar, logits: npt.NDArray[np.float32]) -> int | None:
         """The highest logit that fits, if it is among the first few: far cheaper than asking about all."""
         if self._n_vocab <= _FEW:
             return None
@@ -327,7 +327,7 @@ class NativeSampler:
                 return int(token)
         return None
 
-    def _choose_filtered(self, grammar: NativeGrammar | LazyGrammar, logits: npt.NDArray[np.float32]) -> int:
+    def _choose_filtered(self, grammar: AnyGrammar, logits: npt.NDArray[np.float32]) -> int:
         allowed = grammar.filter(logits, self._candidates)
         while np.isfinite(allowed).any():
             token = self._choose(allowed)

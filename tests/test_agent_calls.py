@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
+from byte_tokens import bytes_of
 from pydantic import Field
 
 from pace_agent.call_formats import FORMATS, HERMES, LLAMA, PLAIN, CallFormat, format_of_template
@@ -245,11 +246,6 @@ def test_the_form_is_that_of_the_template(template: str, form: CallFormat) -> No
 @pytest.fixture(scope="module")
 def model(load_tiny: Callable[[TinySpec], Model]) -> Model:
     return load_tiny(TinySpec(n_layer=1))
-
-
-def bytes_of(model: Model, text: str) -> list[int]:
-    by_piece = {model.piece(token): token for token in range(model.shape.n_vocab) if not model.is_end(token)}
-    return [by_piece[bytes([byte])] for byte in text.encode()]
 
 
 @pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+from byte_tokens import bytes_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,12 +32,6 @@ def lazy(model: Model) -> Iterator[LazyGrammar]:
     grammar = LazyGrammar(_native.llama, model.vocab, CALL, ("<call>", "CALL:"), QUIET)
     yield grammar
     grammar.close()
-
-
-def bytes_of(model: Model, text: str) -> list[int]:
-    """A token for each byte."""
-    by_piece = {model.piece(token): token for token in range(model.shape.n_vocab) if not model.is_end(token)}
-    return [by_piece[bytes([byte])] for byte in text.encode()]
 
 
 def takes(lazy: LazyGrammar, tokens: list[int]) -> bool:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import secrets
 from pathlib import Path
 
 from pace_agent.file_state import content_hash
+from pace_agent.private_file import put_private
 from pace_local.errors import StorageError
-from pace_local.sessions.log_file import failure, sync_folder
+from pace_local.sessions.log_file import failure
 
 
 class Blobs:
@@ -39,25 +37,12 @@ class Blobs:
         path = self.path(digest)
         if path.exists():  # a name is given only to what is whole
             return digest
-        draft = path.with_name(f"{digest}.{secrets.token_hex(4)}.new")
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.parent.mkdir(mode=0o700, exist_ok=True)
-            descriptor = os.open(
-                draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600
-            )
-            with open(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, path)
-            sync_folder(path.parent)
-        except BaseException as error:
-            with contextlib.suppress(OSError):
-                draft.unlink()
-            if isinstance(error, OSError):
-                raise failure("write", path, error) from error
-            raise
+            put_private(path, data)
+        except OSError as error:
+            raise failure("write", path, error) from error
         return digest
 
     def read(self, digest: str) -> bytes:

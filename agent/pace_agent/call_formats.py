@@ -25,10 +25,6 @@ class CallFormat:
     starts_object: bool = False
     """Whether the opening text is itself the start of the object."""
 
-    result_opening: str = ""
-    result_closing: str = ""
-    """Around a tool's result, where the template has no role for it."""
-
     def write(self, name: str, arguments: Mapping[str, Any]) -> str:
         """A call as a model should write it."""
         body = json.dumps({"name": name, self.arguments: dict(arguments)}, ensure_ascii=False)

@@ -14,6 +14,7 @@ from typing import Any
 import filelock
 
 from pace_local.errors import StorageError
+from pace_local.sessions.log_file import sync_folder
 
 _LOCK_SECONDS = 10.0
 
@@ -53,26 +54,39 @@ def write_private(path: Path, content: Mapping[str, Any]) -> None:
     Raises:
         StorageError: if it cannot be written; the old file is as it was.
     """
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
+    data = (json.dumps(content, indent=1) + "\n").encode("utf-8")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(
-            draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600
-        )
-        try:
-            with open(descriptor, "w", encoding="utf-8") as file:
-                os.fchmod(file.fileno(), stat.S_IRUSR | stat.S_IWUSR)
-                json.dump(content, file, indent=1)
-                file.write("\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(draft)
-            raise
+        put_private(path, data)
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def put_private(path: Path, data: bytes) -> None:
+    """Give a file a content in one step, readable by its user alone; it is on the device when this returns.
+
+    Args:
+        path: in a folder that is there.
+        data: the whole content.
+
+    Raises:
+        OSError: if it cannot be written; what was there is as it was.
+    """
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(draft, flags, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), stat.S_IRUSR | stat.S_IWUSR)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(draft)
+        raise
+    sync_folder(path.parent)
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Sequence
-from pathlib import PurePath
 
 from pace_agent.shell_words import names
 
@@ -59,11 +58,6 @@ def protection(parts: Sequence[str]) -> str | None:
     if last in _CREDENTIAL_NAMES or any(pair in _CREDENTIAL_PATHS for pair in pairs):
         return "it holds credentials"
     return None
-
-
-def path_protection(path: PurePath) -> str | None:
-    """:func:`protection` for a path."""
-    return protection(path.parts)
 
 
 def header_protection(beginning: bytes) -> str | None:

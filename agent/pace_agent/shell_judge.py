@@ -7,6 +7,7 @@ import glob
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -248,20 +249,11 @@ class _Look:
         else:
             names = [text]
         for name in names:
-            if self._protection(name) or surely or _leaves(name):
-                try:
+            may_be_path = self._protection(name) or surely or _leaves(name)
+            # Also one that is there: a link in the repository may lead outside, or to a protected file.
+            if may_be_path or os.path.lexists(self.territory.repository / name):
+                with suppress(NotReadOnlyError):
                     self._look(name)
-                except NotReadOnlyError:
-                    continue
-            elif os.path.lexists(self.territory.repository / name):
-                self._look_links(name)
-
-    def _look_links(self, name: str) -> None:
-        """A link in the repository may lead outside, or to a protected file."""
-        try:
-            self._look(name)
-        except NotReadOnlyError:
-            return
 
     def _protection(self, name: str) -> str | None:
         """Whether a name is that of a protected file, wherever it leads."""
