@@ -6,7 +6,7 @@ import copy
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -238,9 +238,7 @@ class SessionLasting(SessionSteps):
             ConfigError: on leaving, if a generation is still running.
             NativeError: if a device fails.
         """
-        with ExitStack() as undo:
-            if self._disk is not None:
-                undo.enter_context(self._disk.paused())
+        with nullcontext() if self._disk is None else self._disk.paused():
             checkpoint = self.checkpoint()
             try:
                 yield

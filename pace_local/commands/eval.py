@@ -19,7 +19,6 @@ from pace_local.eval.cells import ANSWER_TOKENS, EvalSettings
 from pace_local.eval.journal import Journal, load_results
 from pace_local.eval.progress import EvalProgress
 from pace_local.eval.report import PAGE, REPORT, SUMMARY, report, write_page, write_report
-from pace_local.eval.runner import measure_cells
 from pace_local.eval.summary import as_document
 from pace_local.model import Model
 from pace_local.models import ResolvedModel
@@ -78,6 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _measure(arguments: argparse.Namespace, settings: EvalSettings, out: Path, stop: Stop) -> None:
+    from pace_local.eval.runner import measure_cells  # brings the filler and the sandbox: not for --help
+
     tell: Callable[[str], None] = (lambda _line: None) if arguments.quiet else say
     resolved = prepare_model(arguments.model, stop, quiet=arguments.quiet)
     stop.raise_if_asked()

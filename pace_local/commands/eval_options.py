@@ -151,9 +151,9 @@ EVALUATIONS = (
     _of_kind(
         "planning",
         ("planning",),
-        "orders and schedules under rules that were told early",
+        "orders under rules, and days after changes, that were told early",
         "tasks with their rules",
-        "ask for orders and schedules, in which every\nrule is checked by program",
+        "ask for orders, in which every rule is\nchecked by program, and for the days that hold now",
     ),
     _of_kind(
         "kinds",
@@ -185,8 +185,7 @@ def add_options(group: argparse._ArgumentGroup, evaluation: Evaluation) -> dict[
     for name in (*evaluation.options, *_COMMON):
         option = _OPTIONS[name]
         default = defaults.get(name, option.get("default"))
-        shown = {**option, "default": default, "help": option["help"].replace("%(default)s", str(default))}
-        group.add_argument(f"--{name.replace('_', '-')}", **shown)
+        group.add_argument(f"--{name.replace('_', '-')}", **{**option, "default": default})
     group.add_argument(
         "--answer-tokens",
         type=int,

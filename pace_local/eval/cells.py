@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby, product
+from itertools import product
 from typing import Any, Literal
 
 from pace_local.config import MEANS, SessionConfig
@@ -165,28 +165,24 @@ class EvalSettings:
 
     def cells(self) -> list[Cell]:
         """All cells: the ceilings first, then stage by stage, by growing gaps."""
-        ceilings = [Cell(specs, CEILING, None, reads) for specs in self.specs for reads in self.reads]
-        rows = [
-            (specs, policy, means, errors)
-            for specs in self.specs
-            for policy in (("none",) if self.apart == "positions" else self.policies)
-            for means in (self.means if policy_named(policy).focuses else (None,))
-            for errors in (self.errors or (None,))
-        ]
-        gaps: list[int | None] = [*sorted(self.gaps)] or [None]
-        return ceilings + [
-            cell
-            for specs, policy, means, errors in rows
-            for _, cells in _by_stage(
-                Cell(specs, policy, means, reads, gap, self.apart, errors)
-                for gap, reads in product(gaps, self.reads)
-            )
-            for cell in cells
-        ]
+        return [cell for stage in self.stages() for cell in stage]
 
     def stages(self) -> list[list[Cell]]:
         """The cells in groups that share a session, in the order in which it reaches them."""
-        return [list(cells) for _, cells in groupby(self.cells(), key=lambda cell: cell.stage)]
+        groups: dict[str, list[Cell]] = {}
+        for cell in self._every_cell():
+            groups.setdefault(cell.stage, []).append(cell)
+        return list(groups.values())
+
+    def _every_cell(self) -> Iterator[Cell]:
+        for specs, reads in product(self.specs, self.reads):
+            yield Cell(specs, CEILING, None, reads)
+        policies = ("none",) if self.apart == "positions" else self.policies
+        for specs, policy in product(self.specs, policies):
+            means = self.means if policy_named(policy).focuses else (None,)
+            for each, errors in product(means, self.errors or (None,)):
+                for gap, reads in product(sorted(self.gaps) or (None,), self.reads):
+                    yield Cell(specs, policy, each, reads, gap, self.apart, errors)
 
     def session_config(self, cell: Cell) -> SessionConfig:
         """Settings of a cell's sessions, but for those that keep everything, whose budget is what they need.
@@ -215,14 +211,6 @@ class EvalSettings:
             "specifications": self.specifications,
             "between": self.between,
         }
-
-
-def _by_stage(cells: Iterator[Cell]) -> Iterator[tuple[str, list[Cell]]]:
-    """Cells with the same stage side by side, each group in the order in which it came."""
-    groups: dict[str, list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault(cell.stage, []).append(cell)
-    yield from groups.items()
 
 
 def _check_range(option: str, value: int, least: int, most: int) -> None:

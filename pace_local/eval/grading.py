@@ -68,12 +68,9 @@ def grade(question: Question, answer: str, limits: Limits | None = None) -> Grad
         outcomes, guards = run.outcomes, run.missing
     else:
         outcomes, guards = (Outcome(False, lacking),) * len(question.checks), frozenset()
-    said = answer if question.answers_with == "code" else answer.casefold()
-    missing = tuple(
-        fact
-        for fact in question.facts
-        if not has_fact(said, fact if question.answers_with == "code" else fact.casefold())
-    )
+    folded = str if question.answers_with == "code" else str.casefold
+    said = folded(answer)
+    missing = tuple(fact for fact in question.facts if not has_fact(said, folded(fact)))
     return Grade(outcomes, tuple(question.facts), missing, bool(blocks), guards)
 
 

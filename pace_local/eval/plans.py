@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from pace_local.eval.cells import NO_PLAN
 from pace_local.eval.trial import Entry
 from pace_local.plan import Plan, Step
 
@@ -71,8 +70,3 @@ def wrong_reads(needed: Sequence[Reads], told: Sequence[str], percent: int, seed
             if number % 3 == 2 and step + 1 < len(needed):
                 late[step + 1].append(name)
     return [tuple(dict.fromkeys(names + after)) for names, after in zip(said, late, strict=True)]
-
-
-def has_plan(errors: int | None) -> bool:
-    """Whether a cell has a plan at all."""
-    return errors != NO_PLAN

@@ -24,6 +24,7 @@ from pace_local.eval.report_parts import (
     quoted,
     refusals,
     title,
+    unfinished,
     weakness,
 )
 from pace_local.eval.summary import REFERENCE, CellSummary, as_document, compare, summarise
@@ -62,14 +63,7 @@ def report(results: Results) -> str:
         FileError: if there was no run.
     """
     cells = summarise(results)
-    lines = [f"# {title(results)}", ""]
-    unfinished = [each for each in cells if not each.is_finished]
-    if unfinished:
-        lines += [
-            f"**Not finished**: {len(unfinished)} of {len(cells)} cells are not, or not in all seeds.",
-            "",
-        ]
-    lines += [INTRODUCTION, ""]
+    lines = [f"# {title(results)}", "", *unfinished(cells), INTRODUCTION, ""]
     lines += [
         APART[apart] + "\n" for apart in dict.fromkeys(e.cell.apart for e in cells if e.cell.gap is not None)
     ]

@@ -26,6 +26,7 @@ from pace_local.eval.report_parts import (
     provenance,
     refusals,
     title,
+    unfinished,
     weakness,
 )
 from pace_local.eval.session_charts import session_charts
@@ -49,7 +50,7 @@ def html_report(results: Results) -> str:
     aparts = dict.fromkeys(each.cell.apart for each in cells if each.cell.gap is not None)
     body = [
         f"<h1>{heading}</h1>",
-        *_unfinished(cells),
+        *elements(unfinished(cells)),
         f"<p>{from_markdown(INTRODUCTION)}</p>",
         *elements(APART[apart] for apart in aparts),
         "<h2>Results</h2>",
@@ -63,12 +64,6 @@ def html_report(results: Results) -> str:
         *elements(provenance(results)),
     ]
     return page(heading, body)
-
-
-def _unfinished(cells: Sequence[CellSummary]) -> Iterator[str]:
-    left = sum(not each.is_finished for each in cells)
-    if left:
-        yield f"<p><strong>Not finished</strong>: {left} of {len(cells)} cells, or not in all seeds.</p>"
 
 
 def _results(cells: Sequence[CellSummary]) -> Iterator[str]:

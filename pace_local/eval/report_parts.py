@@ -49,6 +49,14 @@ def title(results: Results) -> str:
     return f"{identity['evaluation'].capitalize()}: {header['model']['name']}{length}"
 
 
+def unfinished(cells: Sequence[CellSummary]) -> Iterator[str]:
+    """What is said of a run that was not finished; nothing of one that was."""
+    left = sum(not each.is_finished for each in cells)
+    if left:
+        yield f"**Not finished**: {left} of {len(cells)} cells are not, or not in all seeds."
+        yield ""
+
+
 def cell_table(
     cells: Sequence[CellSummary], shown: Any, of_columns: Sequence[CellSummary] | None = None
 ) -> list[str]:
@@ -145,7 +153,7 @@ def weakness(cells: Sequence[CellSummary]) -> Iterator[str]:
     for each in cells:
         if each.is_too_weak:
             yield (
-                f"**Too weak**: with {each.cell.reads} read{'s' if each.cell.reads > 1 else ''} a probe the "
+                f"**Too weak**: with {reads_words(each.cell.reads)} the "
                 f"ceiling is {100 * each.checks.rate:.0f} % of the checks, below {100 * WEAK:.0f} %. What "
                 "stands below it in that column says little about policies or means."
             )

@@ -15,7 +15,6 @@ from pace_local.eval.report_parts import errors_words, reads_words
 from pace_local.eval.summary import CellSummary
 
 Turns = Sequence[Mapping[str, Any]]
-Measure = Callable[[Mapping[str, Any]], float]
 
 _MEMORY = {
     "kv_bytes": ("Keys, values and reference keys", "cache, bytes"),

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 from pace_local.config import SessionConfig
 from pace_local.eval.askers import roomy, trial_of
-from pace_local.eval.cells import Cell, EvalSettings
+from pace_local.eval.cells import NO_PLAN, Cell, EvalSettings
 from pace_local.eval.journal import Journal
 from pace_local.eval.measures import ProbeMeasure
-from pace_local.eval.plans import has_plan, plan_of, wrong_reads
+from pace_local.eval.plans import plan_of, wrong_reads
 from pace_local.eval.play import Play, TurnMeasure
 from pace_local.eval.trial import Trial
 from pace_local.model import Model
@@ -80,6 +80,7 @@ class Stage:
         self._name = cells[0].stage
         self._journal, self._watcher = journal, watcher
         self._play: Play | None = None
+        self._trials: dict[int, Trial] = {}
 
     def __enter__(self) -> Stage:
         """The stage itself."""
@@ -104,7 +105,7 @@ class Stage:
             NativeError: if the cache fails.
         """
         assert (cell.stage, seed) == (self._name, self._seed)
-        trial = trial_of(self._model, self._settings, cell.specs, seed, cell.reads, self._stop)
+        trial = self._trial(cell.reads)
         play = self._play or self._open(cell, trial)
         self._read_to(play, cell, trial)
         longest = self._settings.answer_tokens * cell.reads
@@ -136,9 +137,7 @@ class Stage:
         script = [*trial.told, *trial.work[:end]]
         play.read(script[play.n_turns : len(trial.told)], self._turn)
         if play.n_turns == len(trial.told):
-            play.session.plan = self._plan(self._first, trial_of(
-                self._model, self._settings, cell.specs, self._seed, self._first.reads, self._stop
-            ))  # fmt: skip
+            play.session.plan = self._plan(self._first, self._trial(self._first.reads))
         needed = list(dict.fromkeys(name for probe in trial.probes for name in probe.reads))
         play.read(script[play.n_turns :], self._turn, needed)
         turns = self._journal.results.turns.get((self._name, self._seed), [])
@@ -151,9 +150,16 @@ class Stage:
             seconds=sum(float(turn["seconds"]) for turn in turns),
         )
 
+    def _trial(self, reads: int) -> Trial:
+        """The script for a number of reads; counting the tokens of a long one takes its time."""
+        if reads not in self._trials:
+            specs = self._first.specs
+            self._trials[reads] = trial_of(self._model, self._settings, specs, self._seed, reads, self._stop)
+        return self._trials[reads]
+
     def _plan(self, cell: Cell, trial: Trial) -> Plan:
         """What the policy is told of the probes, as right as the cell has it."""
-        if not has_plan(cell.errors):
+        if cell.errors == NO_PLAN:
             return Plan()
         reads = None
         if cell.errors:

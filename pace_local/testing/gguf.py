@@ -65,10 +65,7 @@ def _maker_hash() -> str:
 
 def _write(path: Path, spec: TinySpec) -> None:
     writer = gguf.GGUFWriter(path, spec.arch)
-    _add_shapes(writer, spec)
-    if spec.traits.pairing is not None:
-        _add_rope(writer, spec)
-    _add_vocab(writer, spec)
+    add_metadata(writer, spec)
     for tensor in tiny_tensors(spec):
         _add_tensor(writer, tensor, spec)
     try:
@@ -77,6 +74,14 @@ def _write(path: Path, spec: TinySpec) -> None:
         writer.write_tensors_to_file()
     finally:
         writer.close()
+
+
+def add_metadata(writer: gguf.GGUFWriter, spec: TinySpec) -> None:
+    """Add all that a file says of its model but for the tensors."""
+    _add_shapes(writer, spec)
+    if spec.traits.pairing is not None:
+        _add_rope(writer, spec)
+    _add_vocab(writer, spec)
 
 
 def _add_shapes(writer: gguf.GGUFWriter, spec: TinySpec) -> None:

@@ -24,7 +24,7 @@ from pace_local import testing
 from pace_local.errors import ConfigError, StorageError
 from pace_local.models import Progress
 from pace_local.testing import TinySpec
-from pace_local.testing.gguf import _add_rope, _add_shapes, _add_vocab
+from pace_local.testing.gguf import add_metadata
 from pace_local.testing.tensors import (
     ATTENTION_GAIN,
     LOGIT_SPREAD,
@@ -162,9 +162,7 @@ def _write(path: Path, spec: TinySpec, progress: Progress) -> None:
 def _write_header(path: Path, spec: TinySpec, tensors: list[Planned]) -> int:
     """Metadata and the table of tensors; returns where the first tensor begins."""
     writer = gguf.GGUFWriter(path, spec.arch)
-    _add_shapes(writer, spec)
-    _add_rope(writer, spec)
-    _add_vocab(writer, spec)
+    add_metadata(writer, spec)
     for tensor in tensors:
         kind = np.dtype(np.float16 if tensor.rows else np.float32)
         writer.add_tensor_info(f"{tensor.name}.weight", tensor.shape, kind, tensor.n_bytes)

@@ -1,4 +1,4 @@
-"""What checks of an order or a schedule use. Generous about form: lines, lists, tables, one line with arrows.
+"""What checks of an order, or of days, use. Generous about form: lines, lists, tables, one line with arrows.
 
 The source of this file runs in the sandbox before a check, so that it imports the standard library only.
 """
@@ -79,12 +79,6 @@ def _place(answer: str, tasks: Sequence[str], task: str) -> int:
 def check_before(answer: str, tasks: Sequence[str], first: str, then: str) -> None:
     """Assert that one task is listed before another."""
     assert _place(answer, tasks, first) < _place(answer, tasks, then), f"{then} comes before {first}"
-
-
-def check_directly_after(answer: str, tasks: Sequence[str], first: str, then: str) -> None:
-    """Assert that one task is the next after another."""
-    apart = _place(answer, tasks, then) - _place(answer, tasks, first)
-    assert apart == 1, f"{then} does not come directly after {first}"
 
 
 def check_at(answer: str, tasks: Sequence[str], task: str, place: int) -> None:
