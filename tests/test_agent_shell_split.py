@@ -155,6 +155,22 @@ def test_any_text_is_split_without_an_error(text: str) -> None:
     split_command(text)
 
 
+def test_characters_far_from_ascii_do_not_end_the_process() -> None:
+    # Each of these ended it with SIGSEGV, depending on what lay behind a table of the C library.
+    for far in map(chr, range(0x10000, 0x110000, 0x0FFF)):
+        assert texts(split_command(f"echo {{{far}..2}} {{1..{far}}}")) == [["echo", None, None]]
+        split_command("=$([){" + far)
+
+
+@pytest.mark.parametrize("text", ["é", "中文", "🙂", "a中b", "\u2003", "\u0085", "٣"])
+def test_what_is_not_ascii_is_a_part_of_words(text: str) -> None:
+    assert texts(split_command(f"echo {text} x{text}y > {text}; {text} b")) == [
+        ["echo", text, f"x{text}y"],
+        [text, "b"],
+    ]
+    assert split_command(f"cat > {text}").commands[0].redirections[0].target.text == text
+
+
 PIECES = [
     *[
         "aa",

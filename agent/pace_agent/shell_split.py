@@ -74,6 +74,21 @@ def split_command(text: str) -> Split:
     return Split(tuple(walk.commands), tuple(dict.fromkeys(walk.unclear)), tuple(walk.self_calling))
 
 
+def _for_the_grammar(source: bytes) -> bytes:
+    """The same text, byte for byte as long, with nothing in it beyond the first 256 characters.
+
+    The scanner of tree-sitter-bash calls ``isdigit`` with whatever comes next, which reads outside the table
+    of the C library (and ends the process) for characters far enough from ASCII. All of them are parts of
+    words for a shell, so any letter that begins no variable's name can stand in.
+    """
+    if source.isascii():
+        return source
+    stand_ins = {2: "é".encode(), 3: "ée".encode(), 4: "éé".encode()}
+    return b"".join(
+        stand_ins.get(len(raw), raw) for raw in (c.encode() for c in source.decode(errors="replace"))
+    )
+
+
 class _Walk(Reader):
     """Collects the commands of one text and of the texts nested in it."""
 
@@ -93,7 +108,7 @@ class _Walk(Reader):
         except UnicodeEncodeError:
             self.unclear.append("characters that are no text")
             source = text.encode(errors="replace")
-        tree = tree_sitter.Parser(_LANGUAGE).parse(source)
+        tree = tree_sitter.Parser(_LANGUAGE).parse(_for_the_grammar(source))
         if tree.root_node.has_error:
             self.unclear.append("the syntax")
         before = self.nesting, self.source, self.depth
