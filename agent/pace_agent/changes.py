@@ -1,0 +1,207 @@
+"""What changed in a repository: typed changes, batches of them, and a short text of what changed."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pace_agent.git_state import Head
+from pace_agent.walk import shown
+
+Kind = Literal["created", "modified", "deleted", "moved"]
+_LONGEST_COMPARED = 3_000
+"""Lines between the common start and end of two texts; beyond it, comparing them takes seconds."""
+_EDITOR_FILE = re.compile(
+    r"""
+    .*~                              # backups: Emacs, Vim, gedit, Kate
+    | 4913                           # Vim, trying whether it may write in the folder
+    | \..*\.(?:sw[a-px]|un~|kate-swp)  # Vim's swap and undo files, Kate's swap file
+    | \.?\#.*                        # Emacs: lock and auto-save files
+    | \.goutputstream-\w+            # GLib
+    | .*___jb_(?:tmp|old)___         # JetBrains
+    | \.~lock\..*\#                  # LibreOffice
+    | .*\.crswap                     # Chromium
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One file that is not as it was. Paths are relative to the repository, with ``/``."""
+
+    kind: Kind
+    path: str
+    """Where the file is now; of a deleted one, where it was."""
+    digest: str | None
+    """:func:`digest_of` its content now; None if it is gone, cannot be read or is too large to be read."""
+    old_path: str | None = None
+    """Of a moved file, where it was."""
+    old_digest: str | None = None
+    """Of its content before, if that was known."""
+    own: bool = False
+    """Whether it is a write of ours, coming back."""
+
+    def __str__(self) -> str:
+        """Say it in a few words."""
+        return f"{self.kind} {f'{shown(self.old_path)} -> ' if self.old_path else ''}{shown(self.path)}"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Changes that belong together, at most one for each path, in the order of their paths."""
+
+    changes: tuple[Change, ...]
+    head: Head | None = None
+    """What is checked out now, if it is another branch or commit than before."""
+
+    @property
+    def by_user(self) -> tuple[Change, ...]:
+        """Those that are not ours."""
+        return tuple(change for change in self.changes if not change.own)
+
+
+def digest_of(data: bytes) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal; of a symlink, of the path that it holds."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def is_editor_file(path: str) -> bool:
+    """Whether a file's name is one that editors give to temporary files, locks and backups."""
+    return _EDITOR_FILE.fullmatch(path.rpartition("/")[2]) is not None
+
+
+def batch_of(changes: Iterable[Change], head: Head | None = None) -> Batch:
+    """A batch in its order."""
+    return Batch(tuple(sorted(changes, key=lambda change: change.path)), head)
+
+
+def merged(batches: Sequence[Batch]) -> Batch:
+    """Batches that follow each other, as one: what was created and deleted between them has not been.
+
+    A change is ours only if all its parts are.
+    """
+    if len(batches) == 1:
+        return batches[0]
+    state: dict[str, Change] = {}
+    for batch in batches:
+        # All at once: a name may be freed by one change of a batch and taken by another.
+        before = {change: state.pop(change.old_path or change.path, None) for change in batch.changes}
+        for change in batch.changes:
+            for one in _joined(before[change], change, state.pop(change.path, None)):
+                if one.kind != "modified" or one.digest is None or one.digest != one.old_digest:
+                    state[one.path] = one
+    heads = [batch.head for batch in batches if batch.head]
+    return batch_of(state.values(), heads[-1] if heads else None)
+
+
+def _joined(before: Change | None, change: Change, target: Change | None) -> list[Change]:
+    """One change behind another of the same file.
+
+    Args:
+        before: of the file until now.
+        change: what came then.
+        target: what had happened to the name that a moved file takes.
+    """
+    own = change.own and (before is None or before.own)
+    was = before.kind if before else "modified"
+    first = before.old_digest if before else change.old_digest
+    origin = (before.old_path if before else None) or change.old_path or change.path
+    if change.kind == "deleted":
+        return [] if was == "created" else [Change("deleted", origin, None, old_digest=first, own=own)]
+    if target is not None and target.kind == "deleted":  # its name was in use at the start
+        freed = [] if was == "created" else [Change("deleted", origin, None, old_digest=first, own=own)]
+        return [*freed, Change("modified", change.path, change.digest, old_digest=target.old_digest, own=own)]
+    if was == "created" or (before is None and change.kind == "created"):
+        return [Change("created", change.path, change.digest, own=own)]
+    moved = origin != change.path
+    kind: Kind = "moved" if moved else "modified"
+    return [Change(kind, change.path, change.digest, origin if moved else None, first, own)]
+
+
+def diff_of(path: str, old_text: str | None, new_text: str | None, limit: int = 2_000) -> str:
+    """What changed in a file, to be read by a model: a unified diff, or a notice in its place.
+
+    Args:
+        path: of the file.
+        old_text: before; None if it was not there.
+        new_text: now; None if it is gone.
+        limit: characters of a diff; a longer one is replaced by a notice with the numbers of lines.
+    """
+    name = shown(path)
+    if old_text == new_text:
+        return f"{name}: unchanged"
+    if "\0" in (old_text or "") or "\0" in (new_text or ""):
+        return f"{name}: a binary file, changed"
+    if new_text is None:
+        return f"{name}: deleted"
+    old, new = _lines(old_text or ""), _lines(new_text)
+    if [line.rstrip("\r\n") for line in old] == [line.rstrip("\r\n") for line in new]:
+        if old_text is None:
+            return f"{name}: created, empty"
+        return f"{name}: only line ends changed"
+    start = _common(old, new)
+    end = _common(old[start:][::-1], new[start:][::-1])
+    changed_old, changed_new = len(old) - start - end, len(new) - start - end
+    if max(changed_old, changed_new) <= _LONGEST_COMPARED and min(changed_old, changed_new) * 2 <= limit:
+        # Only the part between the common start and end is compared, with its context.
+        first = max(0, start - 2)
+        text = _unified(
+            name, old[first : len(old) - max(0, end - 2)], new[first : len(new) - max(0, end - 2)], first
+        )
+        if len(text) <= limit:
+            return text
+    verb = "created" if old_text is None else "changed"
+    return (
+        f"{name}: {verb}, too much to show: {changed_old} lines from line {start + 1} on"
+        f" are now {changed_new}; read it again"
+    )
+
+
+def _lines(text: str) -> list[str]:
+    """Lines with their ends; only a line feed ends one, so that their numbers are those of any editor."""
+    return [line for line in re.split(r"(?<=\n)", text) if line]
+
+
+def _common(old: Sequence[str], new: Sequence[str]) -> int:
+    """How many lines two texts have in common at their start."""
+    count = 0
+    for one, other in zip(old, new, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
+
+
+def _unified(name: str, old: Sequence[str], new: Sequence[str], skipped: int) -> str:
+    """A unified diff of two parts that start behind ``skipped`` lines."""
+    parts = [f"--- {name}\n+++ {name}\n"]
+    for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(2):
+        old_range = _range(group[0][1] + skipped, group[-1][2] + skipped)
+        new_range = _range(group[0][3] + skipped, group[-1][4] + skipped)
+        parts.append(f"@@ -{old_range} +{new_range} @@\n")
+        for tag, i1, i2, j1, j2 in group:
+            if tag == "equal":
+                parts += [_marked(" ", line) for line in old[i1:i2]]
+            else:
+                parts += [_marked("-", line) for line in old[i1:i2]]
+                parts += [_marked("+", line) for line in new[j1:j2]]
+    return "".join(parts)
+
+
+def _range(start: int, stop: int) -> str:
+    """Lines as a unified diff names them: from 1, and the line before where there are none."""
+    length = stop - start
+    if length == 1:
+        return f"{start + 1}"
+    return f"{start + (length > 0)},{length}"
+
+
+def _marked(mark: str, line: str) -> str:
+    if line.endswith("\n"):
+        return mark + line.removesuffix("\n").removesuffix("\r") + "\n"
+    return f"{mark}{line}\n\\ No newline at end of file\n"
