@@ -121,6 +121,15 @@ class SegmentTable:
         self._segments[segment_id] = dataclasses.replace(self._segments[segment_id], pinned=pinned)
         self._pinned = (self._pinned - {segment_id}) | ({segment_id} if pinned else frozenset())
 
+    def set_kind(self, segment_id: int, kind: Kind) -> None:
+        """Note that a segment turned out to be of another kind; its name becomes that kind's and is free."""
+        segment = self._segments[segment_id]
+        del self._by_name[segment.name]
+        self.changed.add(segment_id)
+        name = self._unique(f"{kind}:{segment.turn}")
+        self._segments[segment_id] = dataclasses.replace(segment, kind=kind, name=name)
+        self._by_name[name] = segment_id
+
     def set_isolated(self, segment_id: int, isolated: bool) -> None:
         """Note that a segment was read in isolation, or not."""
         self.changed.add(segment_id)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from pace_local.memory import Read
 from pace_local.model import Model
 from pace_local.plan import Plan
 from pace_local.policies import policy_named
+from pace_local.reasoning import Pairs, ReasoningSplit
 from pace_local.sampling import Sampling, TokenSource, Writer
 from pace_local.segments import CONTENT_KINDS, ROLE_OF_KIND, Kind, Segment, SegmentTable
 from pace_local.session_cache import SessionCache
@@ -295,10 +296,12 @@ class Session(SessionLasting):
         sampling: Sampling | None = None,
         stop: Sequence[str] = (),
         next_use: int | None = None,
+        reasoning: Pairs = (),
     ) -> Iterator[Event]:
         """Read a prompt, if there is one, and let the model answer; events come as they happen.
 
-        The answer becomes a segment of kind ``answer``. Leaving the loop early ends the answer there.
+        The answer becomes a segment of kind ``answer``; reasoning that it begins with, one of its own of kind
+        ``reasoning``. Leaving the loop early ends the answer there.
 
         Args:
             prompt: the user's turn; None: answer to what was read before.
@@ -307,6 +310,7 @@ class Session(SessionLasting):
             sampling: None: greedy.
             stop: texts that end the answer; they are not part of it.
             next_use: of the answer, while it is written; as for :meth:`append`.
+            reasoning: opening and closing texts of reasoning, such as ``("<think>", "</think>")``.
 
         Raises:
             ConfigError: for an empty prompt or a limit below 1, before anything is read.
@@ -317,7 +321,11 @@ class Session(SessionLasting):
         self._check_prompt(prompt)
         if "" in stop:
             raise ConfigError("a stop text is empty; leave it out")
-        return self._generate(prompt, name, max_tokens, sampling or Sampling(), tuple(stop), next_use)
+        if any("" in pair for pair in reasoning):
+            raise ConfigError("a text that opens or closes reasoning is empty; leave the pair out")
+        return self._generate(
+            prompt, name, max_tokens, sampling or Sampling(), tuple(stop), next_use, tuple(reasoning)
+        )
 
     def write(
         self,
@@ -386,6 +394,7 @@ class Session(SessionLasting):
         sampling: Sampling,
         stop: tuple[str, ...],
         next_use: int | None,
+        reasoning: Pairs,
     ) -> Iterator[Event]:
         with self._at_work(), self._token_source(sampling) as source:
             self._start_turn()
@@ -401,6 +410,9 @@ class Session(SessionLasting):
                         if prompt is not None:
                             self._append(prompt, None, "user", False)
                         segment = self._open_answer(name, next_use)
+                        split = ReasoningSplit(reasoning, self._generation_prefix())
+                        if split.is_reasoning:
+                            self.segments.set_kind(segment.id, "reasoning")
                     yield from self._drain(queue)
                     began = time.perf_counter()
                     for written in range(1, max_tokens + 1):
@@ -412,7 +424,9 @@ class Session(SessionLasting):
                             break
                         self._cache.decode([token], segment)
                         self._count_token(began)
-                        text, stopped = answer.add(self.model.piece(token))
+                        piece = self.model.piece(token)
+                        segment = self._split_reasoning(split.add(piece), segment, name, next_use)
+                        text, stopped = answer.add(piece)
                         if text:
                             self._emit(Text(text, written))
                         yield from self._drain(queue)
@@ -440,22 +454,36 @@ class Session(SessionLasting):
             return self._writer.sampler(self.model, sampling)
         return self.engine.sampler(sampling)
 
+    def _split_reasoning(
+        self,
+        border: Literal["opened", "closed"] | None,
+        segment: Segment,
+        name: str | None,
+        next_use: int | None,
+    ) -> Segment:
+        """The segment that the next token belongs to."""
+        if border is not None and self.segments[segment.id].kind == "answer":
+            self.segments.set_kind(segment.id, "reasoning")
+        if border != "closed":
+            return segment
+        self._mark_entities_of_answer()
+        return self._open_segment(name, "answer", segment.turn, next_use=next_use)
+
+    def _generation_prefix(self) -> str:
+        assert self._role is not None
+        return self._template.generation_prefix(self._role)
+
     def _open_answer(self, name: str | None, next_use: int | None) -> Segment:
         assert self._role is not None
         self._flush_pending()
         turn = self._next_turn()
-        self._read_framing(
-            self.model.tokenize(self._template.generation_prefix(self._role), special=True), turn
-        )
+        self._read_framing(self.model.tokenize(self._generation_prefix(), special=True), turn)
         self._cache.begin_answer()
         return self._open_segment(name, "answer", turn, next_use=next_use)
 
     def _close_answer(self, end_token: int | None) -> None:
         """Leave the end of the turn to be read with what comes next."""
-        answer = self.segments[len(self.segments) - 1]
-        marks = self._entities(self.tokens_of(answer), answer)
-        if marks is not None:
-            self._cache.mark_entities(answer, marks)
+        self._mark_entities_of_answer()
         closing = self._template.close_turn("assistant")
         self._role = "assistant"
         if end_token is None:
@@ -464,6 +492,12 @@ class Session(SessionLasting):
             self._pending = [end_token, *self.model.tokenize(closing.rest, special=True)]
         else:
             self._pending = self.model.tokenize(closing.text, special=True)
+
+    def _mark_entities_of_answer(self) -> None:
+        answer = self.segments[len(self.segments) - 1]
+        marks = self._entities(self.tokens_of(answer), answer)
+        if marks is not None:
+            self._cache.mark_entities(answer, marks)
 
     def _flush_pending(self) -> None:
         if self._pending:

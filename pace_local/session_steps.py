@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
+import numpy as np
+
 from pace_local.errors import ConfigError
+from pace_local.memory import KeepPlan, Reason
 from pace_local.plan import Plan
 from pace_local.session_core import SessionCore
 
@@ -67,6 +72,34 @@ class SessionSteps(SessionCore):
                 self._asked.append(segment.id)
             for lost in working_set.bring({segment.id: "asked for"}):
                 working_set.recompute(lost, "asked for, and not saved")
+
+    def evict(self, name: str) -> None:
+        """Evict a segment now; if the policy recalls, it is saved first and can come back.
+
+        The role markers of its turn go too, unless other content of that turn is resident.
+
+        Raises:
+            PlanError: if there is no such segment.
+            ConfigError: if it is pinned.
+            NativeError: if the cache fails.
+        """
+        segment = self.segments.named(name)
+        if segment.pinned:
+            raise ConfigError(f"{name!r} is pinned; unpin it first")
+        with self._at_work():
+            began = time.perf_counter()
+            self._asked = [asked for asked in self._asked if asked != segment.id]
+            view = self._cache.view()
+            others = (view.turn == segment.turn) & ~view.framing & (view.segment != segment.id)
+            is_open = bool(self._pending) and segment.turn == self._n_turns - 1
+            leaving = view.segment == segment.id
+            if leaving.any() and not others.any() and not is_open:
+                leaving |= view.framing & (view.turn == segment.turn)
+            if leaving.any():
+                keep = np.flatnonzero(~leaving).astype(np.uint32)
+                reasons = np.where(leaving, Reason.EVICTED, Reason.SCORE).astype(np.int8)
+                plan = KeepPlan(keep, reasons, np.zeros(len(view)))
+                self._cache.leave_only(view, plan, tuple(self.reads()), began, 0.0)
 
     def pin(self, name: str, pinned: bool = True) -> None:
         """Keep a segment whatever happens, or no longer.

@@ -76,8 +76,13 @@ class WorkingSet:
     # Units
 
     def unit(self, segment_id: int) -> TokenIndex:
-        """Token indices of a segment and the role markers of its turn."""
+        """Token indices of a segment and the role markers of its turn.
+
+        Reasoning has those of its turn only until there is an answer behind it, which has them then.
+        """
         segment = self._segments[segment_id]
+        if segment.kind == "reasoning" and self._owner(segment) != segment_id:
+            return np.arange(segment.start, segment.end, dtype=np.int64)
         parts = [
             part for part in self._segments.of_turn(segment) if part.kind == "framing" or part is segment
         ]
@@ -93,11 +98,13 @@ class WorkingSet:
         return {int(i) for i, n in zip(ids, counts, strict=True) if n == len(self._segments[int(i)])}
 
     def _owner(self, turn_segment: Segment) -> int:
-        """The segment of a turn that its role markers are saved with: the first that has content."""
-        for part in self._segments.of_turn(turn_segment):
-            if part.kind != "framing":
-                return part.id
-        return turn_segment.id
+        """The segment of a turn that its role markers are saved with: the first that has content.
+
+        Not reasoning, if there is an answer behind it: that one is what comes back.
+        """
+        content = [part for part in self._segments.of_turn(turn_segment) if part.kind != "framing"]
+        lasting = [part for part in content if part.kind != "reasoning"]
+        return next((part.id for part in (*lasting, *content)), turn_segment.id)
 
     def resident_ranks(self, segment_id: int) -> npt.NDArray[np.int64]:
         """Ranks of what is resident of a unit."""

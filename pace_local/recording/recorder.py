@@ -19,6 +19,7 @@ from pace_local.errors import FileError, StorageError
 from pace_local.events import Event, Finished, FinishReason
 from pace_local.model import Model
 from pace_local.plan import Plan
+from pace_local.reasoning import Pairs
 from pace_local.recording.reader import header_document
 from pace_local.recording.turns import (
     Appended,
@@ -150,10 +151,20 @@ class RecordedSession(Session):
         sampling: Sampling | None = None,
         stop: Sequence[str] = (),
         next_use: int | None = None,
+        reasoning: Pairs = (),
     ) -> Iterator[Event]:
-        """Read a prompt, if there is one, and let the model answer; as :meth:`Session.generate`."""
+        """Read a prompt, if there is one, and let the model answer; as :meth:`Session.generate`.
+
+        Reasoning is written with the answer that it belongs to, and is a part of it when that is replayed.
+        """
         stream = super().generate(
-            prompt, name=name, max_tokens=max_tokens, sampling=sampling, stop=stop, next_use=next_use
+            prompt,
+            name=name,
+            max_tokens=max_tokens,
+            sampling=sampling,
+            stop=stop,
+            next_use=next_use,
+            reasoning=reasoning,
         )
         return self._record(stream, prompt, next_use)
 
@@ -179,8 +190,14 @@ class RecordedSession(Session):
         """Write the answer that was opened after the first so many segments, if there is one."""
         for number in range(len(self.segments) - 1, first - 1, -1):
             answer = self.segments[number]
-            if answer.kind == "answer":
-                tokens = tuple(self.tokens_of(answer))
+            if answer.kind in ("answer", "reasoning"):
+                before = self.segments[number - 1] if number else answer
+                start = (
+                    before.start
+                    if before.kind == "reasoning" and before.turn == answer.turn
+                    else answer.start
+                )
+                tokens = tuple(self.tokens[start : answer.end])
                 length, checksum = self._mark()
                 self._write(
                     Generated(
