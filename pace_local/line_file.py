@@ -81,7 +81,11 @@ class LineFile:
         """Read what is there, and keep other processes from writing."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = filelock.FileLock(self.path.with_suffix(".lock"))
+            self._lock = filelock.FileLock(
+                self.path.with_suffix(".lock"),
+                mode=0o600,
+                thread_local=False,  # another may close it
+            )
             self._lock.acquire(timeout=0)
         except filelock.Timeout:
             raise StorageError(

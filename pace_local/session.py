@@ -410,7 +410,7 @@ class Session(SessionLasting):
                         if prompt is not None:
                             self._append(prompt, None, "user", False)
                         segment = self._open_answer(name, next_use)
-                        split = ReasoningSplit(reasoning, self._generation_prefix())
+                        split = ReasoningSplit(reasoning, self.answer_prefix)
                         if split.is_reasoning:
                             self.segments.set_kind(segment.id, "reasoning")
                     yield from self._drain(queue)
@@ -469,15 +469,15 @@ class Session(SessionLasting):
         self._mark_entities_of_answer()
         return self._open_segment(name, "answer", segment.turn, next_use=next_use)
 
-    def _generation_prefix(self) -> str:
-        assert self._role is not None
-        return self._template.generation_prefix(self._role)
+    @property
+    def answer_prefix(self) -> str:
+        """What the template writes before the next answer; some open the model's reasoning in it."""
+        return self._template.generation_prefix(self._role or "user")
 
     def _open_answer(self, name: str | None, next_use: int | None) -> Segment:
-        assert self._role is not None
         self._flush_pending()
         turn = self._next_turn()
-        self._read_framing(self.model.tokenize(self._generation_prefix(), special=True), turn)
+        self._read_framing(self.model.tokenize(self.answer_prefix, special=True), turn)
         self._cache.begin_answer()
         return self._open_segment(name, "answer", turn, next_use=next_use)
 

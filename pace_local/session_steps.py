@@ -26,11 +26,25 @@ class SessionSteps(SessionCore):
 
     @plan.setter
     def plan(self, plan: Plan) -> None:
+        self._check_plan(plan)
+        self._start_plan(plan, is_next=plan.steps[:1] != self._plan.steps[:1])
+        self._cache.told.clear()
+
+    def revise(self, plan: Plan) -> None:
+        """Change the plan while its nearest step goes on.
+
+        What that one reads may differ, but it does not begin anew: what is resident for it stays.
+
+        Raises:
+            PlanError: if a step reads a segment that does not exist.
+        """
+        self._check_plan(plan)
+        self._start_plan(plan, is_next=False)
+
+    def _check_plan(self, plan: Plan) -> None:
         for step in plan:
             for name in step.reads:
                 self.segments.named(name)
-        self._start_plan(plan, is_next=plan.steps[:1] != self._plan.steps[:1])
-        self._cache.told.clear()
 
     def step_done(self) -> None:
         """The nearest step of the plan is done: go on to the next."""

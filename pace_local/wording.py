@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,15 @@ def wrapped(text: str, room: int) -> Iterator[str]:
             rest = rest[len(head) :]
             if not rest:
                 break
+
+
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print columns of cells below their heads; what may hold anything is made safe for a terminal."""
+    lines = [heads, *([in_one_line(cell) for cell in row] for row in rows)]
+    widths = [max(map(columns, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        padded = [cell + " " * (width - columns(cell)) for cell, width in zip(line, widths, strict=True)]
+        print("  ".join(padded).rstrip())
 
 
 def jsonable(value: Any) -> Any:

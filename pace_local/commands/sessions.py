@@ -11,7 +11,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from pace_local.sessions.packing import decode_runs
 from pace_local.sessions.records import TurnRecord, plan_document
 from pace_local.sessions.state import SessionState
 from pace_local.sessions.summary import SessionSummary, list_sessions
-from pace_local.wording import columns, in_one_line
+from pace_local.wording import in_one_line, print_table
 
 _NAME = "a session that `pace sessions list` shows, or the path of its folder"
 
@@ -72,7 +72,7 @@ def list_all(arguments: argparse.Namespace) -> int:
     if not found:
         print(f"no session is in {sessions_root()}", file=sys.stderr)
         return 0
-    _print_table(
+    print_table(
         ("NAME", "MODEL", "TURNS", "TOKENS", "SIZE", "CHANGED", "STATE"),
         [
             (
@@ -238,7 +238,7 @@ def _print_session(document: dict[str, Any]) -> None:
 
 def _print_segments(segments: list[dict[str, Any]]) -> None:
     markers = sum(part["end"] - part["start"] for part in segments if part["kind"] == "framing")
-    _print_table(
+    print_table(
         ("SEGMENT", "KIND", "TURN", "TOKENS", "RESIDENT", ""),
         [
             (
@@ -257,7 +257,7 @@ def _print_segments(segments: list[dict[str, Any]]) -> None:
 
 
 def _print_records(records: list[dict[str, Any]]) -> None:
-    _print_table(
+    print_table(
         ("RECORD", "WITHDRAWN", "ADDED", "TOKENS", "RESIDENT", "EVICTED", "SEGMENTS"),
         [
             (
@@ -268,15 +268,6 @@ def _print_records(records: list[dict[str, Any]]) -> None:
             for number, row in enumerate(records, 1)
         ],
     )
-
-
-def _print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns of cells; what may hold anything is made safe for a terminal."""
-    lines = [heads, *([in_one_line(cell) for cell in row] for row in rows)]
-    widths = [max(map(columns, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        padded = [cell + " " * (width - columns(cell)) for cell, width in zip(line, widths, strict=True)]
-        print("  ".join(padded).rstrip())
 
 
 def _date(seconds: float) -> str:

@@ -120,7 +120,7 @@ class PieceFiles:
 
     def make_folder(self) -> None:
         """Make the folder, if there is none."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def write_draft(self, header: Header, line: bytes, data: Bytes) -> None:
         """Write a file under its draft's name, and wait until the device has it."""

@@ -104,6 +104,12 @@ class RecordedSession(Session):
         self._plan_was_set = True
         self._write_changes()
 
+    def revise(self, plan: Plan) -> None:
+        """Change the plan while its nearest step goes on. A replay begins that step anew."""
+        super().revise(plan)
+        self._plan_was_set = True
+        self._write_changes()
+
     def step_done(self) -> None:
         """The nearest step of the plan is done: go on to the next."""
         super().step_done()
