@@ -16,7 +16,7 @@ from pace_agent.call_formats import FORMATS, HERMES, LLAMA, PLAIN, CallFormat, f
 from pace_agent.call_grammar import calling, grammar
 from pace_agent.calls import Call, parse_answer, split_reasoning
 from pace_agent.errors import ToolError
-from pace_agent.tool import Tool, make_tool, tool
+from pace_agent.tool_type import Tool, make_tool, tool
 from pace_local import Model, Sampling
 from pace_local.errors import ConfigError
 from pace_local.grammar import check_grammar

@@ -71,7 +71,7 @@ def test_wheel_holds_the_packages_and_the_licences_and_nothing_of_the_build(whee
     assert "pace_local-0.1.0.dist-info/licenses/LICENSE" in names
     assert not [name for name in names if name.endswith((".pyc", ".h", ".cmake", ".a"))]
     entry = wheel.read("pace_local-0.1.0.dist-info/entry_points.txt").decode()
-    assert "pace = pace_local.cli:main" in entry
+    assert "pace = pace_agent.cli:main" in entry
 
 
 @pytest.mark.slow

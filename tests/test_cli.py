@@ -37,7 +37,7 @@ def failing(monkeypatch):
     """Makes the command line fail with an error."""
 
     def fail_with(error: BaseException) -> None:
-        def run(words):
+        def run(words, more):
             raise error
 
         monkeypatch.setattr(cli, "_run", run)
@@ -109,6 +109,26 @@ def test_options_of_one_command_are_those_of_all():
         for prog, parser in alone.items():
             if prog.startswith(f"pace {name}"):
                 assert parser.format_help() == ALL[prog].format_help()
+
+
+def test_commands_of_others_come_first_and_are_imported_when_they_are_called(tmp_path, monkeypatch, capsys):
+    (tmp_path / "tide_command.py").write_text(
+        "def add_parser(actions):\n"
+        "    parser = actions.add_parser('tide', description='Waits.')\n"
+        "    parser.set_defaults(handler=lambda arguments: 7)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    more = [cli.Command("tide", "wait for high water", "tide_command")]
+    with pytest.raises(SystemExit):
+        cli.main(["--help"], more)
+    out = capsys.readouterr().out
+    assert out.index("wait for high water") < out.index("ask about files")
+    assert "tide_command" not in sys.modules
+    assert cli.main(["tide"], more) == 7
+    assert cli.build_parser("tide", more=more).parse_args(["tide", "--verbose"]).verbose is True
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["tide"])
+    assert caught.value.code == 2
 
 
 def test_version(capsys):
@@ -218,7 +238,7 @@ def test_ctrl_c_where_nothing_listens(failing, capsys):
 def test_ctrl_c_while_modules_are_imported(monkeypatch, capsys):
     """It printed a traceback through numpy."""
 
-    def build_parser(*commands):
+    def build_parser(*names, more):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli, "build_parser", build_parser)
@@ -295,7 +315,7 @@ def test_without_stdout():
 def test_text_that_the_terminal_cannot_show(monkeypatch):
     stdout = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
     monkeypatch.setattr(sys, "stdout", stdout)
-    monkeypatch.setattr(cli, "_run", lambda words: print("naïve … \udcff") or 0)
+    monkeypatch.setattr(cli, "_run", lambda words, more: print("naïve … \udcff") or 0)
     assert cli.main([]) == 0
     assert stdout.buffer.getvalue().rstrip() == rb"na\xefve \u2026 \udcff"
 

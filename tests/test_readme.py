@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import pace_local
+from pace_agent import cli as agent_cli
 from pace_local import cli
 from pace_local.bench import cli as bench_cli
 from pace_local.plan import load_plan
@@ -84,7 +85,7 @@ def test_every_command_can_be_typed(document, words):
     if arguments in ([], ["…"], ["models"]):
         return
     if program in ("pace", "scripts/pace"):
-        parser = cli.build_parser()
+        parser = cli.build_parser(more=agent_cli.COMMANDS)
     elif program == "scripts/bench":
         parser = bench_cli.build_parser()
     else:

@@ -141,7 +141,7 @@ def check_writable(path: Path) -> None:
         status = os.lstat(path)
     except FileNotFoundError:
         folder = next(one for one in path.parents if one.exists())
-        if not os.access(folder, os.W_OK | os.X_OK):
+        if not folder.stat().st_mode & 0o222 or not os.access(folder, os.W_OK | os.X_OK):
             raise ToolError(f"cannot make {shown}: the folder {str(folder)!r} is read-only") from None
         return
     except NotADirectoryError:

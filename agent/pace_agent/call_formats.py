@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pace_agent.tool import Tool
+from pace_agent.tool_type import Tool
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,24 @@ class CallFormat:
             return body + self.closing
         return f"{self.opening}\n{body}\n{self.closing}" if self.closing else f"{self.opening}{body}"
 
-    def instructions(self, tools: Sequence[Tool]) -> str:
-        """What the system prompt says of the tools and how to call them."""
-        listed = "\n".join(json.dumps(tool.as_document(), ensure_ascii=False) for tool in tools)
+    def result(self, tool: str, text: str) -> str:
+        """What a tool returned, as the model is shown it."""
+        if self.name == "hermes":
+            return f"<tool_response>\n{text}\n</tool_response>"
+        return f"Result of {tool}:\n{text}"
+
+    def instructions(self, tools: Sequence[Tool], *, is_short: bool = False) -> str:
+        """What the system prompt says of the tools and how to call them.
+
+        Args:
+            tools: that there are.
+            is_short: a line each in place of a JSON schema, a fifth of the tokens; the grammar holds the call
+                to the schema either way.
+        """
+        listed = "\n".join(
+            tool.as_line() if is_short else json.dumps(tool.as_document(), ensure_ascii=False)
+            for tool in tools
+        )
         example = self.write("<tool name>", {"<parameter>": "<value>"})
         return (
             f"# Tools\n\nYou can call these tools. Each line describes one:\n<tools>\n{listed}\n</tools>\n\n"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pace_agent.call_formats import REASONING, CallFormat
-from pace_agent.tool import Tool
+from pace_agent.tool_type import Tool
 from pace_local.errors import ConfigError
 from pace_local.sampling import Sampling
 
@@ -63,6 +63,17 @@ def grammar(tools: Sequence[Tool], form: CallFormat) -> str:
     before = "" if form.starts_object else "ws "
     after = f" ws {_text(form.closing)}" if form.closing else ""
     root = f"root ::= {before}({' | '.join(bodies)}){after}"
+    return "\n".join([root, *(f"{name} ::= {body}" for name, body in rules.items()), _COMMON.strip()]) + "\n"
+
+
+def object_grammar(schema: Mapping[str, Any]) -> str:
+    """GBNF of one object of a schema, for an answer that is nothing else.
+
+    Raises:
+        ConfigError: for a schema that has no grammar.
+    """
+    rules: dict[str, str] = {}
+    root = f"root ::= ws {_Rules(rules, 'answer').object(schema)} ws"
     return "\n".join([root, *(f"{name} ::= {body}" for name, body in rules.items()), _COMMON.strip()]) + "\n"
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pace_agent.call_formats import REASONING, CallFormat
-from pace_agent.tool import Tool
+from pace_agent.tool_type import Tool
 
 _FENCE = re.compile(
     r"^[ \t]*(`{3,})[ \t]*(tool|tool_call|json|)[ \t]*\n(.*?)^[ \t]*\1[ \t]*$", re.DOTALL | re.MULTILINE

@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pace_agent.git_state import Head
@@ -80,6 +80,17 @@ def batch_of(changes: Iterable[Change], head: Head | None = None) -> Batch:
     return Batch(tuple(sorted(changes, key=lambda change: change.path)), head)
 
 
+@dataclass(frozen=True)
+class _Followed:
+    """A file through several batches."""
+
+    origin: str | None
+    """Where it was at the start; None if it was not there."""
+    old_digest: str | None
+    digest: str | None
+    own: bool
+
+
 def merged(batches: Sequence[Batch]) -> Batch:
     """Batches that follow each other, as one: what was created and deleted between them has not been.
 
@@ -87,40 +98,52 @@ def merged(batches: Sequence[Batch]) -> Batch:
     """
     if len(batches) == 1:
         return batches[0]
-    state: dict[str, Change] = {}
+    there: dict[str, _Followed] = {}
+    gone: dict[str, _Followed] = {}  # by their path at the start
     for batch in batches:
         # All at once: a name may be freed by one change of a batch and taken by another.
-        before = {change: state.pop(change.old_path or change.path, None) for change in batch.changes}
-        for change in batch.changes:
-            for one in _joined(before[change], change, state.pop(change.path, None)):
-                if one.kind != "modified" or one.digest is None or one.digest != one.old_digest:
-                    state[one.path] = one
+        before = {change: there.pop(change.old_path or change.path, None) for change in batch.changes}
+        for change, file in before.items():
+            if file is None:
+                origin = None if change.kind == "created" else change.old_path or change.path
+                file = _Followed(origin, change.old_digest, None, own=True)
+            file = replace(file, digest=change.digest, own=file.own and change.own)
+            if change.kind != "deleted":
+                there[change.path] = file
+            elif file.origin is not None:
+                gone[file.origin] = file
+    settled = _settled(there, gone)
+    changes = [one for path, file in settled.items() if (one := _change(path, file)) is not None]
+    changes += [Change("deleted", path, None, None, file.old_digest, file.own) for path, file in gone.items()]
     heads = [batch.head for batch in batches if batch.head]
-    return batch_of(state.values(), heads[-1] if heads else None)
+    return batch_of(changes, heads[-1] if heads else None)
 
 
-def _joined(before: Change | None, change: Change, target: Change | None) -> list[Change]:
-    """One change behind another of the same file.
+def _settled(there: dict[str, _Followed], gone: dict[str, _Followed]) -> dict[str, _Followed]:
+    """Files where they are; one that took the name of a file that is gone counts as that file, changed.
 
-    Args:
-        before: of the file until now.
-        change: what came then.
-        target: what had happened to the name that a moved file takes.
+    Where it came from counts as gone then, and its own old name may have been taken in turn: ``gone`` is
+    brought up to date.
     """
-    own = change.own and (before is None or before.own)
-    was = before.kind if before else "modified"
-    first = before.old_digest if before else change.old_digest
-    origin = (before.old_path if before else None) or change.old_path or change.path
-    if change.kind == "deleted":
-        return [] if was == "created" else [Change("deleted", origin, None, old_digest=first, own=own)]
-    if target is not None and target.kind == "deleted":  # its name was in use at the start
-        freed = [] if was == "created" else [Change("deleted", origin, None, old_digest=first, own=own)]
-        return [*freed, Change("modified", change.path, change.digest, old_digest=target.old_digest, own=own)]
-    if was == "created" or (before is None and change.kind == "created"):
-        return [Change("created", change.path, change.digest, own=own)]
-    moved = origin != change.path
-    kind: Kind = "moved" if moved else "modified"
-    return [Change(kind, change.path, change.digest, origin if moved else None, first, own)]
+    while taken := there.keys() & gone.keys():
+        for path in taken:
+            file, was = there[path], gone.pop(path)
+            own = file.own and was.own
+            there[path] = _Followed(path, was.old_digest, file.digest, own)
+            if file.origin is not None and file.origin != path:
+                gone[file.origin] = file
+    return there
+
+
+def _change(path: str, file: _Followed) -> Change | None:
+    """What happened to a file that is there; None if it is as it was at the start."""
+    if file.origin is None:
+        return Change("created", path, file.digest, own=file.own)
+    if file.origin != path:
+        return Change("moved", path, file.digest, file.origin, file.old_digest, file.own)
+    if file.digest is not None and file.digest == file.old_digest:
+        return None
+    return Change("modified", path, file.digest, None, file.old_digest, file.own)
 
 
 def diff_of(path: str, old_text: str | None, new_text: str | None, limit: int = 2_000) -> str:

@@ -9,6 +9,7 @@ in which events are logged and sent.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -360,6 +361,9 @@ class Ended(AgentEvent):
         """Whether the task is done."""
         return self.reason == "done"
 
+
+Working = Generator[AgentEvent, None, str]
+"""Work that yields events, and returns what came of it."""
 
 EVENTS: dict[str, type[AgentEvent]] = {each.type: each for each in AgentEvent.__subclasses__()}
 """All kinds of event by their name."""

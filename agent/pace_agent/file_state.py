@@ -94,6 +94,16 @@ class KnownFiles:
         with self._lock:
             return self._known.get(real_path(path))
 
+    def remember(self, path: str | os.PathLike[str], known: str) -> None:
+        """Know a file as an earlier process knew it.
+
+        Args:
+            path: of the file.
+            known: hash of the content that it had.
+        """
+        with self._lock:
+            self._known.setdefault(real_path(path), known)
+
     def forget(self, path: str | os.PathLike[str]) -> None:
         """Know nothing of a file any more: it must be read before it is edited."""
         with self._lock:

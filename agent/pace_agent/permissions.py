@@ -129,6 +129,13 @@ class Permissions:
         decision = self._decided(request)
         return replace(decision, reason=in_one_line(decision.reason))
 
+    def foresee(self, request: Request) -> Decision:
+        """As :meth:`decide`, without using up an approval for once. Raises nothing."""
+        decision = self._judged(request)
+        if decision.verdict is Verdict.ASK and request in self._refused:
+            return Decision(Verdict.REFUSE, "the user refused this before")
+        return decision
+
     def _decided(self, request: Request) -> Decision:
         decision = self._judged(request)
         if decision.verdict is Verdict.REFUSE:

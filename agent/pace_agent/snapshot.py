@@ -24,6 +24,8 @@ _FIRST_EACH = 1024**2
 _FIRST_ALL = 64 * 1024**2
 """Bytes hashed by the first scan, of one file and in all: without a digest from before, a file that was
 only touched counts as modified, which costs less than reading all of a large repository at the start."""
+_FIRST_LEAST = 4096
+"""Bytes that a file counts for at least: opening many small ones takes its time too."""
 _RACY_NS = 2_000_000_000
 """A file changed so shortly before it was hashed may change again and keep its times (of the coarsest file
 system that is in use)."""
@@ -76,7 +78,7 @@ class Snapshot:
         """Ignored folders directly inside of those."""
         self.notes: list[str] = []
         """What the last scan could not look at."""
-        self._left = _FIRST_ALL
+        self._left: int | None = _FIRST_ALL  # None: the first scan is over
 
     @property
     def files(self) -> int:
@@ -85,7 +87,7 @@ class Snapshot:
     def fill(self) -> None:
         """Take what is there as known, without reporting it."""
         self._compare_all(lambda path: True)
-        self._left = 0
+        self._left = None
 
     def scan(self) -> list[Change]:
         """Compare everything."""
@@ -197,9 +199,11 @@ class Snapshot:
 
     def _seen(self, path: str, status: os.stat_result, before: Known | None) -> Known:
         digest = None
-        first = self._left > 0 and before is None
-        if not first or status.st_size <= min(_FIRST_EACH, self._left):
-            self._left -= status.st_size if first else 0
+        cost = max(status.st_size, _FIRST_LEAST)
+        left = self._left if before is None else None
+        if left is None or cost <= min(_FIRST_EACH, left):
+            if left is not None:
+                self._left = left - cost
             digest = _digest(self.ignoring.root / path, status)
         latest = max(status.st_mtime_ns, status.st_ctime_ns)
         return Known(

@@ -15,8 +15,10 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, create_model
 from pace_agent.errors import ToolError
 from pace_local.errors import ConfigError
 
-Need = Literal["read", "write", "run", "nothing"]
-"""What a tool does: reads files, changes them, runs commands, or nothing. It decides who is asked."""
+Need = Literal["read", "propose", "write", "run", "nothing"]
+"""What a tool does, which decides what the user is asked: it reads files; reads and proposes a change, which
+is asked about and made for it (:class:`pace_agent.outcomes.Proposal`); changes something by itself; runs a
+command; or does nothing outside of the conversation."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
@@ -62,6 +64,15 @@ class Tool:
         required = self.parameters.get("required", [])
         names = (name if name in required else f"{name}?" for name in self.parameters["properties"])
         return f"{self.name}({', '.join(names)})"
+
+    def as_line(self) -> str:
+        """As models are shown it where tokens are few: ``read(path: string, first?: integer)  Read …``."""
+        required = self.parameters.get("required", [])
+        given = ", ".join(
+            f"{name}{'' if name in required else '?'}: {_type_of(schema)}"
+            for name, schema in self.parameters["properties"].items()
+        )
+        return f"{self.name}({given})  {self.description}"
 
     def as_document(self) -> dict[str, Any]:
         """As models are shown it: name, description and schema."""
@@ -116,7 +127,7 @@ def make_tool(function: Callable[..., Any], need: Need, name: str | None = None)
     try:
         model = create_model(name, __config__=ConfigDict(extra="forbid", title=name), **fields)
         adapter: TypeAdapter[Any] = TypeAdapter(model)
-        schema = _without_titles(adapter.json_schema())
+        schema = _without_titles(_without_references(adapter.json_schema()))
         json.dumps(schema, allow_nan=False)
     except Exception as error:
         raise ConfigError(f"tool {name!r} takes what JSON cannot hold: {_plain(str(error))}") from None
@@ -127,6 +138,30 @@ def make_tool(function: Callable[..., Any], need: Need, name: str | None = None)
     return Tool(name, summary, schema, need, function, adapter)
 
 
+def _without_references(schema: Any) -> Any:
+    """A schema with what it refers to in place of each reference.
+
+    Raises:
+        ValueError: if something refers to itself.
+    """
+    named = schema.get("$defs", {})
+
+    def resolved(part: Any, within: tuple[str, ...]) -> Any:
+        if isinstance(part, list):
+            return [resolved(each, within) for each in part]
+        if not isinstance(part, dict):
+            return part
+        name = str(part.get("$ref", "")).removeprefix("#/$defs/")
+        if name in within:
+            raise ValueError(f"{name} refers to itself")
+        if name in named:
+            rest = {key: value for key, value in part.items() if key != "$ref"}
+            return {**resolved(named[name], (*within, name)), **resolved(rest, within)}
+        return {key: resolved(value, within) for key, value in part.items() if key != "$defs"}
+
+    return resolved(schema, ())
+
+
 def _without_titles(schema: Any) -> Any:
     """A schema without the names that its maker gives to each part, which cost tokens and say nothing."""
     if isinstance(schema, dict):
@@ -135,12 +170,26 @@ def _without_titles(schema: Any) -> Any:
             for key, value in schema.items()
             if not (key == "title" and isinstance(value, str))
         }
-        if "properties" not in kept and kept.get("type") == "object" and "$defs" not in kept:
+        if "properties" not in kept and kept.get("type") == "object":
             kept.setdefault("properties", {})
         return kept
     if isinstance(schema, list):
         return [_without_titles(each) for each in schema]
     return schema
+
+
+def _type_of(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return "|".join(json.dumps(each, ensure_ascii=False) for each in schema["enum"])
+    if schema.get("type") == "array":
+        return f"[{_type_of(schema.get('items', {}))}, …]"
+    if schema.get("type") == "object" and schema.get("properties"):
+        return (
+            "{" + ", ".join(f"{name}: {_type_of(each)}" for name, each in schema["properties"].items()) + "}"
+        )
+    if "anyOf" in schema:
+        return "|".join(_type_of(each) for each in schema["anyOf"])
+    return str(schema.get("type", "any"))
 
 
 def _plain(text: str) -> str:

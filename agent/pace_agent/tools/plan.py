@@ -1,0 +1,37 @@
+"""The tool ``plan``."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pace_agent.outcomes import Outcome, Replan
+from pace_agent.tool_type import Tool, tool
+from pace_agent.workbench import Workbench
+
+_MOST_STEPS = 8
+_MOST_NAMES = 6
+
+
+class PlannedStep(BaseModel):
+    """One step as a model writes it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    do: str = Field(max_length=200)
+    files: list[str] = Field(default_factory=list, max_length=_MOST_NAMES)
+    symbols: list[str] = Field(default_factory=list, max_length=_MOST_NAMES)
+
+
+def make(bench: Workbench) -> Tool:
+    """Sets the steps that are still to do."""
+
+    @tool("nothing")
+    def plan(steps: list[PlannedStep]) -> Outcome:
+        """Write down the steps still to do, a few, each with the files and symbols that it needs.
+
+        Args:
+            steps: in order
+        """
+        return Replan({"steps": [step.model_dump() for step in steps]})
+
+    return plan

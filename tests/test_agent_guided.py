@@ -1,0 +1,191 @@
+"""Guided style: what the machine does for a model that cannot call tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from agent_runs import SHOP, Runs, make_repository
+from session_pair import TALKER
+
+from pace_agent.events import Called, Changed, Planned, Returned, StepStarted, Turned, Warned
+from pace_local import Model
+from pace_local.testing import TinySpec
+
+RIGHT = (
+    "Here it is:\n```python\ndef total(prices):\n"
+    '    """Sum of all prices."""\n    return sum(prices)\n```\nThat is all.'
+)
+WRONG = RIGHT.replace("sum(prices)", "sum(prices) + 1")
+FIX = "Make the failing test in tests/test_cart.py pass"
+
+
+@pytest.fixture(scope="module")
+def model(load_tiny: Callable[[TinySpec], Model]) -> Model:
+    return load_tiny(TALKER)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    return make_repository(tmp_path / "shop", {**SHOP, "conftest.py": "", "pytest.ini": "[pytest]\n"})
+
+
+def guided(model: Model, shop: Path, *lines: str, **settings: object) -> Runs:
+    return Runs(model, shop, lines, **{"style": "guided", "mode": "auto", **settings})
+
+
+def test_a_failing_test_is_repaired(model: Model, shop: Path) -> None:
+    before = (shop / "shop/cart.py").read_text()
+    with guided(model, shop, RIGHT) as runs:
+        end = runs.run(FIX)
+        assert (end.reason, end.changed) == ("done", ("shop/cart.py",))
+        assert end.turns == 1  # the place was known: no plan was asked for
+    after = (shop / "shop/cart.py").read_text()
+    head, tail = before.index("def total"), before.index("\n\n\ndef with_tax")
+    assert after == before[:head] + RIGHT.split("```")[1].removeprefix("python\n").rstrip() + before[tail:]
+    assert [event.tool for event in runs.of(Called)] == ["shell", "shell"]
+    assert [event.ok for event in runs.of(Returned)] == [False, True]
+    (started,) = runs.of(StepStarted)
+    assert "test_total" in started.step or any("test_cart" in name for name in started.reads)
+
+
+def test_what_the_check_says_goes_back_to_the_model(model: Model, shop: Path) -> None:
+    with guided(model, shop, WRONG, RIGHT) as runs:
+        end = runs.run(FIX)
+        assert (end.reason, end.turns) == ("done", 2)
+        asked = [runs.text_of(part.name) for part in runs.agent.session.segments if part.kind == "user"]
+        assert any("7" in text and "6" in text for text in asked[2:])
+        assert "sum(prices) + 1" in asked[-1]  # it is shown what it wrote, not what was there first
+
+
+def test_attempts_are_limited(model: Model, shop: Path) -> None:
+    with guided(model, shop, WRONG, WRONG.replace("+ 1", "+ 2"), WRONG, tries=3) as runs:
+        end = runs.run(FIX)
+    assert (end.reason, end.turns) == ("failed", 3)
+    assert "3 attempts" in end.result
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ("I would add them all up.", "no code"),
+        ("```python\ndef total(prices):\n    # ... rest of the code\n```", "left out|leaves|does not parse"),
+        ("```python\ndef total(prices:\n    return 1\n```", "parse|syntax"),
+        ("```python\ndef sums(prices):\n    return sum(prices)\n```", "total"),
+    ],
+)
+def test_what_cannot_be_used_is_said_and_asked_for_again(
+    model: Model, shop: Path, bad: str, said: str
+) -> None:
+    import re
+
+    with guided(model, shop, bad, RIGHT) as runs:
+        assert runs.run(FIX).reason == "done"
+        (warned,) = runs.of(Warned)
+        assert re.search(said, warned.message), warned.message
+        assert len(runs.of(Changed)) == 1
+
+
+def test_a_rename_goes_through_all_callers(model: Model, shop: Path) -> None:
+    (shop / "shop/report.py").write_text(
+        "from shop.cart import total\n\n\ndef line(prices):\n    return f'sum: {total(prices)}'\n"
+    )
+
+    tests = "def test_total():\n    assert sum_of([1, 2, 3]) == 6"
+    lines = [
+        SHOP["shop/cart.py"].split("\n\n\n")[1].replace("total", "sum_of"),
+        SHOP["shop/cart.py"].split("\n\n\n")[2].replace("total", "sum_of"),
+        "def line(prices):\n    return f'sum: {sum_of(prices)}'",
+        tests,
+        "from shop.cart import sum_of",
+        "from shop.cart import sum_of",
+    ]
+    fenced = [f"```python\n{line}\n```" for line in lines]
+    with Runs(model, shop, fenced, style="guided", mode="auto", check="true") as runs:
+        end = runs.run("Rename the function total to sum_of, and its callers")
+        assert end.reason == "done", end.result
+        steps = runs.of(Planned)[0].steps
+        assert len(steps) >= 3
+    for path in ("shop/cart.py", "shop/report.py"):
+        text = (shop / path).read_text()
+        assert "sum_of(prices)" in text
+        assert "total(" not in text
+    assert "from shop.cart import sum_of" in (shop / "shop/report.py").read_text()
+    assert {"shop/cart.py", "shop/report.py"} <= set(end.changed)
+
+
+def test_a_question_is_answered_in_words(model: Model, shop: Path) -> None:
+    with guided(model, shop, "It is 19.") as runs:
+        end = runs.run("What is RATE in shop/cart.py?")
+    assert (end.reason, end.result, end.changed) == ("done", "It is 19.", ())
+    (started,) = runs.of(StepStarted)
+    assert any("shop/cart.py" in name for name in started.reads)
+
+
+def test_a_new_file_is_made(model: Model, shop: Path) -> None:
+    plan = '{"steps": [{"do": "write shop/money.py", "files": ["shop/money.py"], "symbols": []}]}'
+    answer = "```python\ndef euros(cents):\n    return f'{cents / 100:.2f}'\n```"
+    with guided(model, shop, plan, answer, check="true") as runs:
+        end = runs.run("Write a module shop/money.py with a function euros(cents)")
+    assert end.reason == "done", end.result
+    assert "def euros" in (shop / "shop/money.py").read_text()
+
+
+def test_without_leave_to_run_it_the_check_is_left_out_and_that_is_said(model: Model, shop: Path) -> None:
+    with guided(model, shop, RIGHT, mode="accept-edits") as runs:
+        end = runs.run("Fix the function total in shop/cart.py: it leaves out the first price")
+    assert (end.reason, end.changed) == ("done", ("shop/cart.py",))
+    assert [event.tool for event in runs.of(Called)] == []
+    assert any("not run" in event.message for event in runs.of(Warned))
+
+
+def test_without_leave_to_write_the_run_ends(model: Model, shop: Path) -> None:
+    with guided(model, shop, RIGHT, mode="ask") as runs:
+        end = runs.run("Fix the function total in shop/cart.py: it leaves out the first price")
+    assert end.reason == "refused"
+    assert "prices[1:]" in (shop / "shop/cart.py").read_text()
+
+
+def test_the_limit_of_turns_counts_attempts(model: Model, shop: Path) -> None:
+    with guided(model, shop, WRONG, WRONG) as runs:
+        end = runs.run(FIX, max_turns=1)
+    assert (end.reason, end.turns) == ("turn_limit", 1)
+    assert len(runs.of(Turned)) == 1
+
+
+def test_one_repair_can_be_all_that_several_failures_need(model: Model, shop: Path) -> None:
+    (shop / "tests/test_cart.py").write_text(
+        "from shop.cart import total, with_tax\n\n\n"
+        "def test_total():\n    assert total([1, 2, 3]) == 6\n\n\n"
+        "def test_with_tax():\n    assert with_tax([100]) == 119\n"
+    )
+    with guided(model, shop, RIGHT) as runs:
+        end = runs.run("Make the failing tests pass")
+        assert (end.reason, end.turns) == ("done", 1)
+        assert len(runs.of(Planned)[0].steps) == 2
+        assert [event.tool for event in runs.of(Called)] == ["shell", "shell"]
+
+
+def test_two_faults_are_repaired_one_after_the_other(model: Model, shop: Path) -> None:
+    cart = shop / "shop/cart.py"
+    cart.write_text(cart.read_text().replace("(100 + RATE) / 100", "(100 - RATE) / 100"))
+    (shop / "tests/test_cart.py").write_text(
+        "from shop.cart import total, with_tax\n\n\n"
+        "def test_total():\n    assert total([1, 2, 3]) == 6\n\n\n"
+        "def test_with_tax():\n    assert with_tax([0, 100]) == 119\n"
+    )
+    taxed = "```python\ndef with_tax(prices):\n    return total(prices) * (100 + RATE) / 100\n```"
+    with guided(model, shop, RIGHT, taxed) as runs:
+        end = runs.run("Make the failing tests pass")
+        assert (end.reason, end.turns) == ("done", 2), end.result
+
+
+def test_what_the_model_does_not_rename_the_machine_does(model: Model, shop: Path) -> None:
+    (shop / "tests/test_cart.py").unlink()
+    before = (shop / "shop/cart.py").read_text()
+    with guided(model, shop, *["I will rename it."] * 4, check="true", tries=2) as runs:
+        end = runs.run("Rename the function total to sum_of, and its callers")
+        assert end.reason == "done", end.result
+        assert sum("by the machine" in event.message for event in runs.of(Warned)) == 2
+    assert (shop / "shop/cart.py").read_text() == before.replace("total", "sum_of")
