@@ -105,6 +105,36 @@ def prepare_model(flag: str | None, stop: Stop, *, quiet: bool = False) -> Resol
         line.close()
 
 
+def check_prompt(prompt: str) -> None:
+    """Refuse a prompt of the command line that is no text.
+
+    Raises:
+        ConfigError: if it is not UTF-8.
+    """
+    try:
+        prompt.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ConfigError(f"the prompt {prompt!r} is not UTF-8 text; convert it") from None
+
+
+def stdin_text() -> str:
+    """All of stdin, as a prompt.
+
+    Raises:
+        ConfigError: if it is closed, or not UTF-8.
+    """
+    if sys.stdin is None:
+        raise ConfigError("stdin is closed; give -p PROMPT")
+    try:
+        # The bytes, whatever encoding Python has guessed for them.
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"the prompt on stdin is not UTF-8 text: byte 0x{error.object[error.start]:02X} at offset "
+            f"{error.start}; convert it"
+        ) from None
+
+
 def check_time_limit(seconds: float | None) -> None:
     """Refuse a ``--time-limit`` that no timer can have.
 

@@ -58,6 +58,14 @@ def plan(*steps: str | tuple[str, Iterable[str]]) -> str:
     return call("plan", steps=[{"do": text, "files": list(files)} for text, files in made])
 
 
+FIX = "Fix total in shop/cart.py: it leaves out the first price"
+PLAN = plan(("correct total", ["shop/cart.py"]))
+EDIT = call("edit", path="shop/cart.py", search="prices[1:]", replacement="prices")
+DONE = call("done", result="total adds all")
+QUESTION = "What is RATE in shop/cart.py?"
+"""What is asked of :data:`SHOP`, and what a model with tools answers."""
+
+
 class Runs:
     """An agent, its script, and all that it told."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from agent_runs import SHOP, Runs, call, make_repository, plan
+from agent_runs import EDIT, FIX, PLAN, QUESTION, SHOP, Runs, call, make_repository, plan
 from session_pair import TALKER
 
 from pace_agent.events import (
@@ -25,11 +25,6 @@ from pace_agent.events import (
 from pace_local import Model
 from pace_local.testing import TinySpec
 
-FIX = "Fix total in shop/cart.py: it leaves out the first price"
-PLAN = plan(("correct total", ["shop/cart.py"]))
-EDIT = call("edit", path="shop/cart.py", search="prices[1:]", replacement="prices")
-DONE = call("done", result="total adds all")
-QUESTION = "What is RATE in shop/cart.py?"
 LONG = "".join(f"{number:05} some text to read\n" for number in range(400))
 
 

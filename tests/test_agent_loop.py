@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from agent_runs import SHOP, Runs, call, make_repository, plan
+from agent_runs import DONE, EDIT, FIX, PLAN, SHOP, Runs, call, make_repository, plan
 from session_pair import TALKER
 
 from pace_agent.events import (
@@ -32,8 +32,6 @@ from pace_agent.events import (
 from pace_local import Model
 from pace_local.testing import TinySpec
 
-FIX = "Fix total in shop/cart.py: it leaves out the first price"
-
 
 @pytest.fixture(scope="module")
 def model(load_tiny: Callable[[TinySpec], Model]) -> Model:
@@ -43,11 +41,6 @@ def model(load_tiny: Callable[[TinySpec], Model]) -> Model:
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
     return make_repository(tmp_path / "shop", SHOP)
-
-
-EDIT = call("edit", path="shop/cart.py", search="prices[1:]", replacement="prices")
-DONE = call("done", result="total adds all")
-PLAN = plan(("correct total", ["shop/cart.py"]))
 
 
 def test_a_task_is_done(model: Model, shop: Path) -> None:

@@ -6,19 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from agent_runs import SHOP, Runs, call, make_repository, plan
+from agent_runs import DONE, EDIT, FIX, PLAN, QUESTION, SHOP, Runs, call, make_repository
 from git_repositories import commit_all, git
 from session_pair import TALKER
 
 from pace_agent.events import Changed, Noted, Returned, StepStarted, Turned
 from pace_local import Model
 from pace_local.testing import TinySpec
-
-FIX = "Fix total in shop/cart.py: it leaves out the first price"
-PLAN = plan(("correct total", ["shop/cart.py"]))
-EDIT = call("edit", path="shop/cart.py", search="prices[1:]", replacement="prices")
-DONE = call("done", result="total adds all")
-QUESTION = "What is RATE in shop/cart.py?"
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import errno
 import importlib
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -187,12 +188,7 @@ def test_no_prompt_at_all(refused):
 
 def test_no_stdin_at_all(refused, monkeypatch):
     """As ``<&-`` leaves it."""
-    ask = importlib.import_module("pace_local.commands.ask")
-
-    class Closed:
-        stdin = None
-
-    monkeypatch.setattr(ask, "sys", Closed)
+    monkeypatch.setattr(sys, "stdin", None)
     assert refused(prompt=None) == "there is nothing to ask; give -p PROMPT or --plan FILE"
     assert refused(prompt="-") == "stdin is closed; give -p PROMPT"
 

@@ -21,7 +21,15 @@ from pace_local.recording import RecordedSession, refuse_existing
 from pace_local.sampling import Sampling
 from pace_local.session import Session
 from pace_local.session_core import Listener
-from pace_local.terminal import Stop, check_time_limit, prepare_model, run_stoppable, say
+from pace_local.terminal import (
+    Stop,
+    check_prompt,
+    check_time_limit,
+    prepare_model,
+    run_stoppable,
+    say,
+    stdin_text,
+)
 
 _DESCRIPTION = """\
 Reads the files through a session whose KV cache holds at most --budget tokens, however long they are, and
@@ -255,29 +263,13 @@ def _steps(arguments: argparse.Namespace) -> list[Step]:
         return list(load_plan(Path(arguments.plan)))
     prompt = arguments.prompt
     if prompt == "-" or (prompt is None and sys.stdin is not None and not sys.stdin.isatty()):
-        prompt = _stdin()
+        prompt = stdin_text()
     if prompt is None:
         raise ConfigError("there is nothing to ask; give -p PROMPT or --plan FILE")
     if not prompt.strip():
         raise ConfigError("the prompt is empty; ask something")
-    try:
-        prompt.encode("utf-8")
-    except UnicodeEncodeError:
-        raise ConfigError(f"the prompt {prompt!r} is not UTF-8 text; convert it") from None
+    check_prompt(prompt)
     return [Step(prompt)]
-
-
-def _stdin() -> str:
-    if sys.stdin is None:
-        raise ConfigError("stdin is closed; give -p PROMPT")
-    try:
-        # The bytes, whatever encoding Python has guessed for them.
-        return sys.stdin.buffer.read().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"the prompt on stdin is not UTF-8 text: byte 0x{error.object[error.start]:02X} at offset "
-            f"{error.start}; convert it"
-        ) from None
 
 
 def _sources(arguments: argparse.Namespace) -> list[SourceText]:

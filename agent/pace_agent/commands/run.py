@@ -9,7 +9,7 @@ import typing
 from pace_agent.commands import opening
 from pace_agent.headless import OutputFormat, check_output_file, print_error, run_headless
 from pace_local.errors import CancelledError, ConfigError, PaceError
-from pace_local.terminal import Stop, check_time_limit, run_stoppable
+from pace_local.terminal import Stop, check_prompt, check_time_limit, run_stoppable, stdin_text
 
 _DESCRIPTION = """\
 Lets the agent work on a task in this repository, without a screen. Nobody is asked anything: what the mode
@@ -106,24 +106,8 @@ def read_prompt(flag: str | None) -> str:
     """
     if flag is None and sys.stdin is not None and sys.stdin.isatty():
         raise ConfigError("there is nothing to do; give -p PROMPT, or a prompt on stdin")
-    prompt = _stdin() if flag in (None, "-") else flag
+    prompt = stdin_text() if flag in (None, "-") else flag
     if not prompt.strip():
         raise ConfigError("the prompt is empty; say what to do with -p PROMPT or on stdin")
-    try:
-        prompt.encode("utf-8")
-    except UnicodeEncodeError:
-        raise ConfigError(f"the prompt {prompt!r} is not UTF-8 text; convert it") from None
+    check_prompt(prompt)
     return prompt
-
-
-def _stdin() -> str:
-    if sys.stdin is None:
-        raise ConfigError("stdin is closed; give -p PROMPT")
-    try:
-        # The bytes, whatever encoding Python has guessed for them.
-        return sys.stdin.buffer.read().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"the prompt on stdin is not UTF-8 text: byte 0x{error.object[error.start]:02X} at offset "
-            f"{error.start}; convert it"
-        ) from None
