@@ -9,11 +9,12 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from command_line import QUESTION, SMALL, is_one_line_error, pace, refusal, run, write_project
 
-from pace_local import engine
+from pace_local import engine, terminal
 from pace_local.models import REGISTRY, HubFile
 from pace_local.models.testing import ScriptedFetcher, gguf_bytes
 from pace_local.models.testing import tiny_model as registry_entry
@@ -188,7 +189,10 @@ def test_no_prompt_at_all(refused):
 
 def test_no_stdin_at_all(refused, monkeypatch):
     """As ``<&-`` leaves it."""
-    monkeypatch.setattr(sys, "stdin", None)
+    ask = importlib.import_module("pace_local.commands.ask")
+    closed = SimpleNamespace(stdin=None, stderr=sys.stderr)
+    monkeypatch.setattr(ask, "sys", closed)
+    monkeypatch.setattr(terminal, "sys", closed)
     assert refused(prompt=None) == "there is nothing to ask; give -p PROMPT or --plan FILE"
     assert refused(prompt="-") == "stdin is closed; give -p PROMPT"
 
