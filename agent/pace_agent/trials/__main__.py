@@ -19,7 +19,7 @@ from pace_agent.trials import LONG_SESSION, TASKS
 from pace_local import Model
 from pace_local.models import find_model
 from pace_local.sampling import Writer
-from pace_local.terminal import run_stoppable, say
+from pace_local.terminal import Stop, run_stoppable, say
 from pace_local.testing import Script
 
 _POLICIES = ("streaming", "h2o", "pace", "pace_focus")
@@ -36,10 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder of results; what is there is kept")
     arguments = parser.parse_args(argv)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    return run_stoppable(lambda stop: _run_all(arguments))
+    return run_stoppable(lambda stop: _run_all(arguments, stop))
 
 
-def _run_all(arguments: argparse.Namespace) -> int:
+def _run_all(arguments: argparse.Namespace, stop: Stop) -> int:
     path = arguments.out / "results.jsonl"
     known = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     done = {(each["trial"], each["policy"], each["scripted"]) for each in known}
@@ -47,13 +47,14 @@ def _run_all(arguments: argparse.Namespace) -> int:
         for trial, policy in _wanted(arguments):
             if (trial, policy, arguments.scripted) in done:
                 continue
+            stop.raise_if_asked()
             say(f"{trial}, {policy}")
             events: list[AgentEvent] = []
             began = time.monotonic()
             if trial == LONG_SESSION.name:
-                result = _long(model, policy, arguments, events)
+                result = _long(model, policy, arguments, events, stop)
             else:
-                result = _task(model, trial, arguments, events)
+                result = _task(model, trial, arguments, events, stop)
             line = {
                 "trial": trial,
                 "policy": policy,
@@ -78,7 +79,9 @@ def _wanted(arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
             yield trial, policy
 
 
-def _task(model: Model, name: str, arguments: argparse.Namespace, events: list[AgentEvent]) -> dict[str, Any]:
+def _task(
+    model: Model, name: str, arguments: argparse.Namespace, events: list[AgentEvent], stop: Stop
+) -> dict[str, Any]:
     task = TASKS[name]
     with tempfile.TemporaryDirectory(prefix="pace-trial-") as folder:
         for path, text in task.files.items():
@@ -86,26 +89,46 @@ def _task(model: Model, name: str, arguments: argparse.Namespace, events: list[A
             (Path(folder) / path).write_text(text)
         config = AgentConfig(mode="auto", style="guided")
         writer = Script(task.answers) if arguments.scripted else None
-        with Agent(
-            model, folder, config=config, session="", writer=writer, listener=events.append, is_trusted=True
-        ) as agent:
+        with (
+            Agent(
+                model,
+                folder,
+                config=config,
+                session="",
+                writer=writer,
+                listener=events.append,
+                is_trusted=True,
+            ) as agent,
+            stop.calling(agent.cancel),
+        ):
             end = _end(list(agent.run(task.prompt)))
+        stop.raise_if_asked()
         problem = task.judge(Path(folder))
     return {"passed": not problem, "problem": problem, **_ended(end)}
 
 
 def _long(
-    model: Model, policy: str, arguments: argparse.Namespace, events: list[AgentEvent]
+    model: Model, policy: str, arguments: argparse.Namespace, events: list[AgentEvent], stop: Stop
 ) -> dict[str, Any]:
     trial = dataclasses.replace(LONG_SESSION, tokens=arguments.tokens)
     writer: Writer | None = Script(trial.answers) if arguments.scripted else None
     with tempfile.TemporaryDirectory(prefix="pace-trial-") as folder:
         config = AgentConfig(mode="plan", style="guided", policy=policy, max_tokens=300)
-        with Agent(
-            model, folder, config=config, session="", writer=writer, listener=events.append, is_trusted=True
-        ) as agent:
+        with (
+            Agent(
+                model,
+                folder,
+                config=config,
+                session="",
+                writer=writer,
+                listener=events.append,
+                is_trusted=True,
+            ) as agent,
+            stop.calling(agent.cancel),
+        ):
             for number, prompt in enumerate(trial.prompts(lambda text: len(model.tokenize(text))), 1):
                 end = _end(list(agent.run(prompt)))
+                stop.raise_if_asked()
                 say(f"  prompt {number}: {end.reason}, {agent.session.session_length:,} tokens")
     checks, facts = trial.judge(end.result)
     return {
