@@ -370,7 +370,7 @@ def test_an_interrupt_while_the_prompt_is_typed():
         "    import time\n"
         "    print('waiting', flush=True)\n"
         "    time.sleep(600)\n"
-        "ask._stdin = wait\n" + PACE,
+        "ask.stdin_text = wait\n" + PACE,
         *("ask", "-p", "-"),
     )
     assert process.stdout.readline() == "waiting\n"
