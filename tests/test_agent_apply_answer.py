@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pace_agent.apply_answer import Applied, apply_answer, replace_lines
@@ -498,6 +498,7 @@ LINES += [
         max_size=12,
     ),
 )
+@example(None, ["class Basket:", "    return 1"])
 def test_any_answer_is_applied_or_refused(name: str | None, lines: list[str]) -> None:
     try:
         done = apply_answer(ORDERS, "shop/orders.py", name, "\n".join(lines))
@@ -506,3 +507,9 @@ def test_any_answer_is_applied_or_refused(name: str | None, lines: list[str]) ->
     assert done.edited.text != ORDERS
     ast.parse(done.edited.text)
     assert done.edited.text.count("    def ") >= 3
+
+
+def test_a_function_may_lose_a_helper_inside_it() -> None:
+    text = "def f(a):\n    def g(b):\n        return b + 1\n    return g(a)\n"
+    done = apply_answer(text, "a.py", None, "```python\ndef f(a):\n    return a + 1\n```")
+    assert done.edited.text == "def f(a):\n    return a + 1\n"

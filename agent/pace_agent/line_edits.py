@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pace_agent.class_members import lacking, replace_members
 from pace_agent.code_blocks import CodeBlock, definition_text, in_language, unindented
 from pace_agent.edited import Edited, check_storable, line_end_near, with_line_ends, with_span
 from pace_agent.elisions import elided_line
@@ -107,9 +108,9 @@ def check_whole(code: str, original: str, what: str) -> None:
 def apply_whole_file(text: str, path: str, blocks: Sequence[CodeBlock]) -> WholeFile:
     """Replace a file by an answer that was to give all of it.
 
-    An answer that lacks functions or classes that the file has is taken as giving some definitions only:
-    those are replaced one by one, and new ones are put at the end. In a language that is not known, half of
-    the file's lines must be there.
+    An answer that lacks functions, classes or functions of classes that the file has is taken as giving some
+    definitions only: those are replaced one by one, and new ones are put at the end. In a language that is
+    not known, half of the file's lines must be there.
 
     Raises:
         EditError: the answer leaves out code, does not parse, or changes nothing.
@@ -129,7 +130,10 @@ def apply_whole_file(text: str, path: str, blocks: Sequence[CodeBlock]) -> Whole
                 f"the answer leaves out most lines of {path}; give the whole file, every line of it"
             ) from None
     else:
-        if set(_outermost(own)) - set(_outermost(given)):
+        known, new = _outermost(own), _outermost(given)
+        if known.keys() - new.keys() or any(
+            lacking(own, one, given, name) for name, one in known.items() if one.kind == "type"
+        ):
             return _some_definitions(text, own, given)
     edited = replace_lines(text, 1, len(split_lines(text)), code, path=path)
     fault = new_fault(text, edited.text, path)
@@ -157,7 +161,15 @@ def _some_definitions(text: str, own: Outline, given: Outline) -> WholeFile:
         if name in known:
             now = Outline(result, path)
             target = now.find(name, known[name].first_line)
-            if target is None or _stripped(definition_text(now, target)) != _stripped(source):
+            is_class = target is not None and target.kind == "type"
+            if target is not None and is_class and (left_out := lacking(now, target, given, name)):
+                members = replace_members(now, target, [given], name)
+                if members is None:
+                    raise EditError(
+                        f"the answer leaves out {', '.join(left_out[:8])} of {name}; give the whole of {name}"
+                    )
+                result, added = members.edited.text, [*added, *members.added]
+            elif target is None or _stripped(definition_text(now, target)) != _stripped(source):
                 result = replace_definition(result, path, name, source, near_line=known[name].first_line).text
         elif one.node is not None and not one.node.has_error:
             line_end = line_end_near(result, 0)
