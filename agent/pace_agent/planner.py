@@ -92,10 +92,11 @@ class Planner:
                 plan_request(style), sampling=Sampling(grammar=object_grammar(schema)), is_shown=False
             )
         steps = parse_plan(_document(self._conversation.last, self._conversation.last_text), self._index)
-        if steps is None:
-            self._outbox.say(
-                Planned(self.plan.views(), "machine", "the model wrote no plan that can be used")
-            )
+        names_places = any(step.files or step.symbols for step in steps or ())
+        if steps is None or (self.shows_places and not names_places):
+            # In guided style a step without a place is a question more, and nothing is won by it.
+            why = "the model wrote no plan that can be used" if steps is None else "it names no place"
+            self._outbox.say(Planned(self.plan.views(), "machine", why))
         else:
             self.plan = TaskPlan(steps)
             self._outbox.say(Planned(self.plan.views(), "model"))

@@ -17,6 +17,10 @@ You are a careful programmer at work in a repository. You are shown code and tol
 You answer with whole code in one code block, or with a short answer if you are asked a question."""
 
 
+_SAID_AGAIN = 600
+"""Characters of a request that is said again."""
+
+
 def system_prompt(style: str, tools: Sequence[Tool], form: CallFormat, instructions: str) -> str:
     """What stands at the start of a session, and never changes.
 
@@ -53,10 +57,14 @@ def step_prompt(number: int, of: int, text: str, task: str) -> str:
 
 
 def answer_prompt(number: int, of: int, text: str, task: str) -> str:
-    """Asks for an answer in words."""
+    """Asks for an answer in words, or in code that belongs into no file.
+
+    The request is said again where it is short: older words of the user may stand nearer than it does.
+    """
+    asked = task.strip() if len(task) <= _SAID_AGAIN else "the request above"
     if of == 1 or text.strip() == task.strip():
-        return "Answer the request above, from what you see above. Be short."
-    return f"Step {number} of {of}: {text}\nAnswer from what you see above. Be short."
+        return f"Answer this now, from what you see above: {asked}"
+    return f"The request: {asked}\nStep {number} of {of}: {text}\nAnswer this step from what you see above."
 
 
 def problems_note(problems: Sequence[str]) -> str:

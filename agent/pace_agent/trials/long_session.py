@@ -16,8 +16,7 @@ from pace_local.eval.sandbox import run_checks
 
 _FIRST = (
     "Rules of our orders, for later: an order has at most 4711 pieces. More than that is the error code "
-    "E_TOO_MANY. Less than 1 piece is the error code E_NONE. Everything else is OK_37. Answer with one word: "
-    "noted."
+    "E_TOO_MANY. Less than 1 piece is the error code E_NONE. Everything else is OK_37. Keep that in mind."
 )
 _LAST = (
     "Write a Python function check_order(pieces) that returns the error code or the OK code of our orders as "
