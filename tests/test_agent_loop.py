@@ -279,6 +279,13 @@ def test_a_refusal_that_the_task_ends_with_is_no_success(model: Model, shop: Pat
     assert "I may not" in end.result
 
 
+def test_a_refusal_is_over_with_its_run(model: Model, shop: Path) -> None:
+    lines = [PLAN, EDIT, call("done", result="as you wish"), "It is 19."]
+    with Runs(model, shop, lines, mode="ask", approve=lambda asked: Answer("no")) as runs:
+        assert runs.run(FIX).reason == "refused"
+        assert runs.run("What is RATE in shop/cart.py?").reason == "done"
+
+
 def test_in_mode_plan_nothing_is_changed(model: Model, shop: Path) -> None:
     with Runs(model, shop, [PLAN, EDIT, call("done", result="no")], mode="plan") as runs:
         assert runs.run(FIX).reason == "refused"

@@ -358,8 +358,9 @@ class Agent:
         if news.paths:
             self._parts.index.refresh(news.paths)
         self._parts.planner.forget(self._excerpts.take_stale())
-        notes = [*self._notes, *([news.note] if news.note else [])]
-        self._notes = []
+        # One by one: others may be added meanwhile, from another thread.
+        notes = [self._notes.pop(0) for _ in range(len(self._notes))]
+        notes += [news.note] if news.note else []
         now = self._parts.read_instructions()
         said = changed(self._parts.instructions, now)
         self._parts.instructions = now

@@ -83,6 +83,7 @@ class Loop:
         """Work on a task that the model was told; the last event is :class:`Ended`."""
         self._limits, self._task = limits, task
         self._circles, self._format_errors = Circles(), 0
+        self._toolbox.refused = ""
         before = self._conversation.session.counters
         misses, recalled = self._conversation.misses, self._conversation.recalled
         try:
