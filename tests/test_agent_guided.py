@@ -189,3 +189,16 @@ def test_what_the_model_does_not_rename_the_machine_does(model: Model, shop: Pat
         assert end.reason == "done", end.result
         assert sum("by the machine" in event.message for event in runs.of(Warned)) == 2
     assert (shop / "shop/cart.py").read_text() == before.replace("total", "sum_of")
+
+
+def test_of_a_file_that_is_asked_for_whole_nothing_is_lost(model: Model, shop: Path) -> None:
+    """As it is where a place of the plan is a file: an answer with one of its functions replaces that one."""
+    before = (shop / "shop/cart.py").read_text()
+    plan = '{"steps": [{"do": "add all prices up", "files": ["shop/cart.py"], "symbols": []}]}'
+    with guided(model, shop, plan, RIGHT, check="true") as runs:
+        end = runs.run("Correct the sum in shop/cart.py")
+        assert (end.reason, end.changed) == ("done", ("shop/cart.py",)), end.result
+    after = (shop / "shop/cart.py").read_text()
+    assert "return sum(prices)" in after
+    assert after.endswith(before[before.index("def with_tax") :])
+    assert after.startswith(before[: before.index("def total")])

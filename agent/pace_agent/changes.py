@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from pace_agent.file_state import content_hash
 from pace_agent.git_state import Head
 from pace_agent.walk import shown
 
@@ -67,7 +67,7 @@ class Batch:
 
 def digest_of(data: bytes) -> str:
     """SHA-256 of a file's bytes, in hexadecimal; of a symlink, of the path that it holds."""
-    return hashlib.sha256(data).hexdigest()
+    return content_hash(data)  # own writes are known by it
 
 
 def is_editor_file(path: str) -> bool:

@@ -56,7 +56,7 @@ class Checking:
         failures = self._run() if self._may_run() else None
         if failures is None:
             return None
-        self._failing = set(failures.tests) or {failures.summary}
+        self._failing = _names(failures)
         if self._check is not None and failures.tests:
             self._check = dataclasses.replace(self._check, command=narrow(self._check, failures.tests))
         return failures
@@ -72,7 +72,7 @@ class Checking:
             return ""
         failures = self._run()
         before = self._failing
-        failing = set() if failures is None else set(failures.tests) or {failures.summary}
+        failing = set() if failures is None else _names(failures)
         if before is not None:
             self._failing = failing
         if failures is None or (not is_last and before is not None and failing < before):
@@ -97,3 +97,8 @@ class Checking:
             self._has_warned = True
             self._outbox.say(Warned(f"the check {self.command!r} is not run: it is not allowed in this mode"))
         return False
+
+
+def _names(failures: Failures) -> set[str]:
+    """What failures are told apart by: the tests, or what is said where there are none."""
+    return set(failures.tests) or {failures.summary}

@@ -15,6 +15,7 @@ from pace_agent.call_formats import REASONING, CallFormat
 from pace_agent.call_grammar import calling
 from pace_agent.calls import Parsed, parse_answer
 from pace_agent.events import AgentEvent, Missed, Noted, Thought, Turned, Wrote, memory
+from pace_agent.limits import Limits
 from pace_agent.outbox import Outbox
 from pace_agent.tool_type import Tool
 from pace_local import Plan, Session, Step
@@ -168,6 +169,37 @@ class Conversation:
 
     # Answers
 
+    def turn(
+        self,
+        limits: Limits,
+        prompt: str | None = None,
+        *,
+        tools: Sequence[Tool] = (),
+        form: CallFormat | None = None,
+        sampling: Sampling | None = None,
+        is_shown: bool = True,
+    ) -> Iterator[AgentEvent]:
+        """Let the model answer as one turn of a run, and go on only if it came to an end by itself.
+
+        Args:
+            limits: of the run; a turn is taken.
+            prompt: this and the others as for :meth:`answer`.
+            tools: as there.
+            form: as there.
+            sampling: as there.
+            is_shown: as there.
+
+        Raises:
+            WayOut: if the run is over.
+            CancelledError: if the session was cancelled from elsewhere.
+            PaceError: as :meth:`answer`.
+        """
+        limits.take_turn()
+        yield from self.answer(prompt, tools=tools, form=form, sampling=sampling, is_shown=is_shown)
+        limits.check()
+        if self.was_cancelled:
+            raise CancelledError("the answer was cancelled")
+
     def answer(
         self,
         prompt: str | None = None,
@@ -175,8 +207,6 @@ class Conversation:
         tools: Sequence[Tool] = (),
         form: CallFormat | None = None,
         sampling: Sampling | None = None,
-        stop: Sequence[str] = (),
-        name: str | None = None,
         is_shown: bool = True,
     ) -> Iterator[AgentEvent]:
         """Let the model answer; :attr:`last` holds what it said.
@@ -186,8 +216,6 @@ class Conversation:
             tools: that it can call; calls are held by a grammar.
             form: how it calls them.
             sampling: in place of the conversation's own; with tools, the grammar is added.
-            stop: texts that end the answer.
-            name: of the answer's segment.
             is_shown: whether its prose is for people.
 
         Raises:
@@ -205,7 +233,7 @@ class Conversation:
         stream = AnswerStream(form if tools else None, is_reasoning=opened)
         whole, reason = "", "cancelled"
         generation = self.session.generate(
-            prompt, name=name, max_tokens=self._max_tokens, sampling=chosen, stop=stop, reasoning=REASONING
+            prompt, max_tokens=self._max_tokens, sampling=chosen, reasoning=REASONING
         )
         try:
             for event in generation:

@@ -36,14 +36,14 @@ def fit(text: str, tokens: int, count: Count) -> str:
 
 
 def first_lines(lines: Sequence[str], tokens: int, count: Count) -> int:
-    """How many of some lines fit, from the first on; at least one, if there is any."""
+    """How many of some lines, with their ends or without, fit from the first on; at least one."""
     return max(min(1, len(lines)), _taken(lines, tokens, count))
 
 
 def _taken(lines: Sequence[str], room: int, count: Count) -> int:
     taken = 0
     for line in lines:
-        room -= count(line + "\n")
+        room -= count(line if line.endswith(("\n", "\r")) else line + "\n")
         if room < 0:
             break
         taken += 1

@@ -32,7 +32,6 @@ from pace_agent.toolbox import Toolbox
 from pace_agent.undefined_names import new_undefined_names
 from pace_agent.ways_out import NotAllowed
 from pace_agent.workbench import Workbench
-from pace_local.errors import CancelledError
 from pace_local.excerpts.layout import split_lines
 from pace_local.files import SourceText
 
@@ -102,9 +101,7 @@ class Guided:
             return "Nothing is left to do here: the check passes."
         targets = self.targets(step)
         if not step.planned.edits or not targets:
-            limits.take_turn()
-            yield from self._conversation.answer(answer_prompt(number, of, step.text, task))
-            self._check_cancelled(limits)
+            yield from self._conversation.turn(limits, answer_prompt(number, of, step.text, task))
             return self._conversation.last.text
         done: list[str] = []
         for target in targets:
@@ -118,9 +115,8 @@ class Guided:
         problem, explains = "", rename_in(task) is None
         is_last_step = self.plan.waiting[-1] is step
         for attempt in range(1, self._tries + 1):
-            limits.take_turn()
-            yield from self._conversation.answer(self._prompt(target, step, task, problem, explains=explains))
-            self._check_cancelled(limits)
+            prompt = self._prompt(target, step, task, problem, explains=explains)
+            yield from self._conversation.turn(limits, prompt)
             answer = self._conversation.last.text
             try:
                 summary = self._change(self._proposal(target, answer, task))
@@ -221,23 +217,17 @@ class Guided:
         self._bench.files.check_fresh(place.path)
         _, source = self._bench.open(target.path)
         new_name = self._new_name(target, task)
-        lines = target.lines
-        if not target.symbol and lines is None:
-            lines = (1, max(1, len(split_lines(source.text))))
         applied = apply_answer(
             source.text,
             target.path,
             target.symbol or None,
             answer,
-            lines=lines,
+            lines=target.lines,
             rename=(target.symbol.rpartition(".")[2], new_name) if new_name else None,
         )
         edited = applied.edited
         if applied.left_out:
             self._outbox.say(Warned(f"left out of the answer, not asked for: {', '.join(applied.left_out)}"))
-        broken = syntax_problem(target.path, edited.text)
-        if broken is not None and syntax_problem(target.path, source.text) is None:
-            raise EditError(broken)
         renamed = rename_in(task)
         # While something is being renamed, its users have the old name, or the new one before its import.
         but = set() if renamed is None else {renamed.new, *re.findall(r"\w+", renamed.what)}
@@ -299,11 +289,6 @@ class Guided:
             found += [Target(path, lines=each) for each in lines] or [Target(path)]
         # From the end of a file on, so that lines further up stay where they are.
         return sorted(dict.fromkeys(found), key=lambda target: -(target.lines or (0, 0))[0])
-
-    def _check_cancelled(self, limits: Limits) -> None:
-        limits.check()
-        if self._conversation.was_cancelled:
-            raise CancelledError("the answer was cancelled")
 
 
 def _check_names(before: str, after: str, path: str, but: set[str]) -> None:

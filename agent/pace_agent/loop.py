@@ -125,11 +125,7 @@ class Loop:
         self._limits.check()
         self._planner.draft(self._task, () if failures is None else failures.places)
         if self._planner.needs_model:
-            self._limits.take_turn()
-            yield from self._planner.ask(
-                "tools" if self._guided is None else "guided", self._tools, self._form
-            )
-            self._check_cancelled()
+            yield from self._planner.ask(self._limits, self._tools, self._form)
         else:
             by: Literal["machine", "user"] = "user" if self._planner.is_given else "machine"
             self._outbox.say(Planned(self._planner.plan.views(), by))
@@ -155,8 +151,7 @@ class Loop:
                 state = "done"
             finally:
                 self._conversation.end_steps()
-                current = self._planner.plan.steps[number - 1]
-                current.state, current.summary = state, summary
+                self._planner.plan.steps[number - 1].state = state
                 self._outbox.say(StepEnded(number, state, summary))
             self._conversation.release_reasoning(began)
             self._outbox.say(Planned(self._planner.plan.views(), "machine", "progress"))
@@ -173,9 +168,7 @@ class Loop:
         prompt: str | None = ask(number, of, step.text, self._task)
         has_called = reminded = False
         while True:
-            self._limits.take_turn()
-            yield from self._conversation.answer(prompt, tools=self._tools, form=self._form)
-            self._check_cancelled()
+            yield from self._conversation.turn(self._limits, prompt, tools=self._tools, form=self._form)
             said, prompt = self._conversation.last, None
             if said.problems or (self._conversation.was_cut and not said.calls):
                 prompt = self._format_error(said.problems)
@@ -243,11 +236,6 @@ class Loop:
             )
         self._outbox.say(Warned(f"an answer could not be read: {'; '.join(problems) or 'it was cut off'}"))
         return problems_note(problems) if problems else CUT_NOTE
-
-    def _check_cancelled(self) -> None:
-        self._limits.check()
-        if self._conversation.was_cancelled:
-            raise CancelledError("the answer was cancelled")
 
 
 def _asks(text: str) -> bool:

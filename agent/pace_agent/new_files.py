@@ -27,10 +27,13 @@ def new_files(text: str, index: RepositoryIndex) -> tuple[str, ...]:
     """
     if not _MAKES.search(text):
         return ()
+    matches = list(_PATH.finditer(_ADDRESS.sub(" ", text)))
+    if not matches:
+        return ()
     suffixes = {PurePosixPath(path).suffix for path in index.paths} | {".md", ".txt"}
     tops = {path.split("/")[0] for path in index.paths if "/" in path}
     found = []
-    for match in _PATH.finditer(_ADDRESS.sub(" ", text)):
+    for match in matches:
         path = match[0].rstrip(".")
         pure = PurePosixPath(path)
         if ".." in pure.parts or index.find_path(path) or path in index:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from pace_agent.paths import Place
@@ -84,4 +83,3 @@ class Finish:
 
 
 Outcome = str | Lines | Held | Proposal | Failure | Replan | Finish
-OutputListener = Callable[[str], None]

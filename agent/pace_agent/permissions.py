@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
+from typing import Literal
 
 from pace_agent.approvals import Approval, ProjectApprovals, is_too_broad, suggested_prefix
 from pace_agent.errors import RefusedError, ToolError
@@ -85,6 +86,9 @@ class Decision:
     offers: tuple[Approval, ...] = ()
     """What an approval for the session or the project would cover; empty: there can be none but for once."""
 
+    by: Literal["rule", "mode", "approval"] = "rule"
+    """What it follows from, if it is no question."""
+
 
 class Permissions:
     """Decides what the agent may do.
@@ -144,7 +148,7 @@ class Permissions:
             return Decision(Verdict.REFUSE, f"the user refused this before: {_what(request)}")
         if decision.verdict is Verdict.ASK and request in self._once:
             self._once.remove(request)
-            return Decision(Verdict.ALLOW, "the user approved it, this once")
+            return Decision(Verdict.ALLOW, "the user approved it, this once", by="approval")
         return decision
 
     def check(self, request: Request) -> Decision:
@@ -206,7 +210,7 @@ class Permissions:
                 Verdict.REFUSE, f"in mode plan nothing is changed, and {request.tool} may change something"
             )
         if self.mode is Mode.AUTO:
-            return Decision(Verdict.ALLOW, "mode auto")
+            return Decision(Verdict.ALLOW, "mode auto", by="mode")
         return self._ask_for_tool(request, f"{request.tool} may change something")
 
     def _judge_path(self, request: Request) -> Decision:
@@ -224,13 +228,13 @@ class Permissions:
                 Verdict.REFUSE, f"in mode plan nothing is changed; {place.shown!r} was to be written"
             )
         if self.mode in (Mode.ACCEPT_EDITS, Mode.AUTO):
-            return Decision(Verdict.ALLOW, f"mode {self.mode.value}")
+            return Decision(Verdict.ALLOW, f"mode {self.mode.value}", by="mode")
         return self._ask_for_tool(request, f"{request.tool} would change {place.shown!r}")
 
     def _ask_for_tool(self, request: Request, why: str) -> Decision:
         approval = Approval(request.tool)
         if approval in self.approvals:
-            return Decision(Verdict.ALLOW, f"the user approved {request.tool}")
+            return Decision(Verdict.ALLOW, f"the user approved {request.tool}", by="approval")
         return Decision(Verdict.ASK, why, (approval,))
 
     def _judge_command(self, request: Request) -> Decision:
@@ -255,15 +259,15 @@ class Permissions:
                 Verdict.REFUSE, f"in mode auto nothing leaves the repository: it names {judgement.outside[0]}"
             )
         if self.mode in (Mode.ACCEPT_EDITS, Mode.AUTO) and judgement.only_writes_inside:
-            return Decision(Verdict.ALLOW, f"mode {self.mode.value}: it writes in the repository")
+            return Decision(Verdict.ALLOW, f"mode {self.mode.value}: it writes in the repository", by="mode")
         graves = [each.grave for each in judgement.commands if each.grave is not None]
         can_cover = judgement.split.is_clear and not judgement.outside
         writes = self.mode is Mode.ASK and any(each.writes for each in judgement.commands)
         waiting = [each for each in judgement.commands if not self._is_covered(request.tool, each)]
         if can_cover and not writes and not waiting:
-            return Decision(Verdict.ALLOW, "the user approved such commands")
+            return Decision(Verdict.ALLOW, "the user approved such commands", by="approval")
         if self.mode is Mode.AUTO and can_cover and not graves:
-            return Decision(Verdict.ALLOW, "mode auto")
+            return Decision(Verdict.ALLOW, "mode auto", by="mode")
         offers: tuple[Approval, ...] = ()
         if can_cover and not writes:
             wanted = [Approval(request.tool, suggested_prefix(_words(each.command))) for each in waiting]

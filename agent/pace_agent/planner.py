@@ -13,6 +13,7 @@ from pace_agent.errors import RefusedError, ToolError
 from pace_agent.events import AgentEvent, Planned, StepStarted, Warned
 from pace_agent.failures import FailurePlace
 from pace_agent.file_outline import outline_text
+from pace_agent.limits import Limits
 from pace_agent.machine_plan import machine_plan, parse_plan
 from pace_agent.outbox import Outbox
 from pace_agent.outcomes import Lines
@@ -22,7 +23,6 @@ from pace_agent.repository_index import RepositoryIndex
 from pace_agent.staleness import Excerpt as ShownExcerpt
 from pace_agent.task_plan import TaskPlan, TaskStep
 from pace_agent.tool_type import Tool
-from pace_agent.tools.plan import make as make_plan_tool
 from pace_agent.workbench import Workbench
 from pace_local import Step
 from pace_local.events import Focused
@@ -77,19 +77,19 @@ class Planner:
             return False
         return not self.shows_places or (len(steps) == 1 and not steps[0].planned.symbols)
 
-    def ask(self, style: str, tools: Sequence[Tool], form: CallFormat) -> Iterator[AgentEvent]:
+    def ask(self, limits: Limits, tools: Sequence[Tool], form: CallFormat) -> Iterator[AgentEvent]:
         """Have the model plan; the machine's plan stays if that is of no use.
 
         Raises:
-            CancelledError, PaceError: as :meth:`Conversation.answer`.
+            WayOut, CancelledError, PaceError: as :meth:`Conversation.turn`.
         """
-        own = [tool for tool in tools if tool.name == "plan"]
-        if style == "tools" and own:
-            yield from self._conversation.answer(plan_request(style), tools=own, form=form, is_shown=False)
+        (own,) = (tool for tool in tools if tool.name == "plan")
+        if self.shows_places:
+            held = Sampling(grammar=object_grammar(own.parameters))
+            yield from self._conversation.turn(limits, plan_request("guided"), sampling=held, is_shown=False)
         else:
-            schema = (own[0] if own else make_plan_tool(self._bench)).parameters
-            yield from self._conversation.answer(
-                plan_request(style), sampling=Sampling(grammar=object_grammar(schema)), is_shown=False
+            yield from self._conversation.turn(
+                limits, plan_request("tools"), tools=[own], form=form, is_shown=False
             )
         steps = parse_plan(_document(self._conversation.last, self._conversation.last_text), self._index)
         names_places = any(step.files or step.symbols for step in steps or ())
@@ -171,10 +171,7 @@ class Planner:
             return
         step.reads = (*step.reads, name)
         self._extra.append(name)
-        while (
-            sum(self._conversation.residency(each)[1] for each in step.reads) > self._room
-            and len(self._extra) > 1
-        ):
+        while len(self._extra) > 1 and self._tokens(step.reads) > self._room:
             gone = self._extra.pop(0)
             step.reads = tuple(each for each in step.reads if each != gone)
         self._conversation.revise_steps(self._session_steps())
@@ -208,7 +205,7 @@ class Planner:
             lines = self._bench.lines(wanted.path, wanted.first, wanted.last, tokens=max(64, self._room))
             if not lines.content.strip():
                 return None
-            return self.keep(lines.text, lines.path, lines.first, lines.last, lines.content, lines.is_whole)
+            return self._keep(lines, lines.text)
         except (ToolError, RefusedError) as error:
             self._outbox.say(Warned(f"a step needs {wanted.path}, which cannot be read: {error}"))
             return None
@@ -225,24 +222,21 @@ class Planner:
         self._bench.excerpts.add(ShownExcerpt.of(name, wanted.path, 0, 0, source.text, whole=False))
         return name
 
-    def keep(self, text: str, path: str, first: int, last: int, content: str, whole: bool) -> str:
-        """Append lines of a file as a segment of their own that plans can read.
-
-        Raises:
-            CancelledError, PaceError: if they cannot be appended.
-        """
-        name = self._conversation.tell(text, kind="file", name=f"file:{path}:{first}-{last}")
-        self._bench.excerpts.add(ShownExcerpt.of(name, path, first, last, content, whole))
+    def _keep(self, lines: Lines, shown: str) -> str:
+        """Append lines of a file, as they are shown, as a segment of their own that plans can read."""
+        path, first, last = lines.path, lines.first, lines.last
+        name = self._conversation.tell(shown, kind="file", name=f"file:{path}:{first}-{last}")
+        self._bench.excerpts.add(ShownExcerpt.of(name, path, first, last, lines.content, lines.is_whole))
         return name
 
     def note_read(self, lines: Lines, shown: str) -> None:
         """Append lines that the model asked to read. Having read them before, and lost, is a plan miss.
 
         Raises:
-            CancelledError, PaceError: as :meth:`keep`.
+            CancelledError, PaceError: if they cannot be appended.
         """
         lost = self._bench.excerpts.overlapping(lines.path, lines.first, lines.last)
-        name = self.keep(shown, lines.path, lines.first, lines.last, lines.content, lines.is_whole)
+        name = self._keep(lines, shown)
         if lost and not any(self._conversation.residency(one)[0] for one in lost):
             self._conversation.miss(name, "read", f"{lines.path} was read before and evicted")
         self._read_too(name)

@@ -9,15 +9,12 @@ from pace_agent.events import (
     AgentEvent,
     Ended,
     EndReason,
-    Planned,
     Started,
-    StepEnded,
-    StepStarted,
-    StepState,
     StepView,
     Turned,
     Warned,
 )
+from pace_agent.plan_states import steps_after
 from pace_local.wording import jsonable
 
 EXIT_CODES: dict[EndReason, int] = {
@@ -48,15 +45,10 @@ class RunSummary:
 
     def take(self, event: AgentEvent) -> None:
         """Take in the next event."""
+        self._steps = steps_after(self._steps, event)
         match event:
             case Started():
                 self._started = event
-            case Planned():
-                self._steps = event.steps
-            case StepStarted():
-                self._mark(event.number, "running")
-            case StepEnded():
-                self._mark(event.number, event.state)
             case Turned():
                 self._reused += event.reused
                 self._decoded_again += event.decoded_again
@@ -96,10 +88,3 @@ class RunSummary:
         }
         plain: dict[str, Any] = jsonable(document)
         return plain
-
-    def _mark(self, number: int, state: StepState) -> None:
-        """A step of the plan has another state; one that the plan does not have is nobody's."""
-        if 1 <= number <= len(self._steps):
-            steps = list(self._steps)
-            steps[number - 1] = dataclasses.replace(steps[number - 1], state=state)
-            self._steps = tuple(steps)

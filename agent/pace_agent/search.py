@@ -149,12 +149,11 @@ class _Search:
         sieve = Sieve(program, regex, self.place.root) if program else None
         matches: list[Match] = []
         more: dict[str, int] = {}
-        count = looked_at = 0
+        count = 0
         stopped = ""
         make = PlainSearch(regex) if is_plain else ExpressionSearch(regex, self.deadline, self.cancel)
         try:
             for place in self._worth_reading(left, sieve):
-                looked_at += 1
                 text = self._text(place, left)
                 if text is None:
                     continue

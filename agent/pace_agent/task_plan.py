@@ -19,7 +19,6 @@ class TaskStep:
 
     wanted: tuple[str, ...] = ()
     state: StepState = "waiting"
-    summary: str = ""
 
     @property
     def text(self) -> str:

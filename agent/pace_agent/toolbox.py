@@ -18,7 +18,6 @@ from pace_agent.errors import RefusedError, StaleError, ToolError
 from pace_agent.events import (
     Answer,
     Asked,
-    By,
     Called,
     Changed,
     Decided,
@@ -56,9 +55,6 @@ class Result:
 
     outcome: Outcome | None = None
     """What the tool returned; None if it failed."""
-
-    refused: bool = False
-    """Whether a permission was refused."""
 
 
 class Toolbox:
@@ -127,7 +123,7 @@ class Toolbox:
             result = self._run(number, name, arguments)
         except RefusedError as error:
             self.refused = str(error)
-            result = Result(False, f"Refused: {error}", refused=True)
+            result = Result(False, f"Refused: {error}")
         except StaleError as error:
             result = self._stale(str(error), arguments)
         except PaceError as error:
@@ -251,9 +247,7 @@ class Toolbox:
             return
         allowed = decision.verdict is Verdict.ALLOW
         if not allowed or request.action not in (Action.READ, Action.NOTHING):
-            by: By = "mode" if decision.reason.startswith("mode") else "rule"
-            by = "approval" if "user approved" in decision.reason else by
-            self._outbox.say(Decided(number, allowed, by, decision.reason))
+            self._outbox.say(Decided(number, allowed, decision.by, decision.reason))
         if not allowed:
             raise RefusedError(decision.reason)
 

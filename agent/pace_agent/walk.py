@@ -6,7 +6,6 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from pace_agent.ignoring import Ignoring
 
@@ -125,12 +124,3 @@ def shown(path: str) -> str:
     if path.isprintable():
         return path
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in path)
-
-
-def relative_folder(root: Path, folder: str) -> str | None:
-    """A folder that was named, as a path relative to the root with ``/``; None if it leads out of it."""
-    path = os.path.normpath(os.path.join(root, folder))
-    if os.path.commonpath([root, path]) != str(root):
-        return None
-    relative = os.path.relpath(path, root).replace(os.sep, "/")
-    return "" if relative == "." else relative

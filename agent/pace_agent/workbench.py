@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pace_agent.errors import ToolError
 from pace_agent.file_state import KnownFiles
-from pace_agent.fitting import Count, fit
+from pace_agent.fitting import Count, first_lines, fit
 from pace_agent.outcomes import Lines
 from pace_agent.paths import Place, Territory
 from pace_agent.shell import Shell
@@ -37,6 +37,11 @@ class Workbench:
     cancelled: threading.Event = field(default_factory=threading.Event)
     on_output: Callable[[str], None] = lambda text: None
     """Takes what a running command prints."""
+
+    @property
+    def result_characters(self) -> int:
+        """Characters that one result may take at most: a token is four of them or fewer."""
+        return 4 * self.result_tokens
 
     def place(self, path: str) -> Place:
         """Where a path leads, if it may be used.
@@ -83,13 +88,9 @@ class Workbench:
         end = len(lines) if last < first else min(last, len(lines))
         room = self.result_tokens if tokens is None else tokens
         wanted = lines[first - 1 : end]
-        kept, left = 0, room - self.count(f"{shown}, lines {first} to {end} of {len(lines)}:\n") - 16
-        for line in wanted:
-            left -= self.count(line)
-            if left < 0:
-                break
-            kept += 1
-        if not kept:  # one line that is too long
+        left = room - self.count(f"{shown}, lines {first} to {end} of {len(lines)}:\n") - 16
+        kept = first_lines(wanted, left, self.count)
+        if kept == 1 and self.count(wanted[0]) > left:
             text = fit(wanted[0], room, self.count)
             return Lines(
                 f"{shown}, line {first} of {len(lines)}, cut:\n{text}", shown, first, first, wanted[0]

@@ -9,23 +9,21 @@ from typing import Any
 
 from pace_agent.event_lines import line_of
 from pace_agent.events import (
+    AgentEvent,
     Called,
     Changed,
     Decided,
     Ended,
     Memory,
     Missed,
-    Planned,
     Prompted,
     Returned,
     Started,
-    StepEnded,
-    StepStarted,
-    StepState,
     StepView,
     Turned,
     Undone,
 )
+from pace_agent.plan_states import steps_after
 from pace_agent.session_events import TimedEvent
 from pace_local.wording import jsonable
 
@@ -56,7 +54,7 @@ class PastPrompt:
     at: float
     """When, in seconds since 1970."""
 
-    steps: list[StepView] = field(default_factory=list)
+    steps: tuple[StepView, ...] = ()
     calls: dict[int, PastCall] = field(default_factory=dict)
     changed: dict[str, None] = field(default_factory=dict)
     """Files that the agent or its commands changed, in order."""
@@ -112,18 +110,9 @@ class PastPrompt:
         plain: dict[str, Any] = jsonable(document)
         return plain
 
-    def _mark(self, number: int, state: StepState) -> None:
-        if 1 <= number <= len(self.steps):
-            self.steps[number - 1] = dataclasses.replace(self.steps[number - 1], state=state)
-
-    def _take(self, event: object) -> None:
+    def _take(self, event: AgentEvent) -> None:
+        self.steps = steps_after(self.steps, event)
         match event:
-            case Planned():
-                self.steps = list(event.steps)
-            case StepStarted():
-                self._mark(event.number, "running")
-            case StepEnded():
-                self._mark(event.number, event.state)
             case Called():
                 self.calls[event.id] = PastCall(event)
             case Decided() if not event.allowed and event.id in self.calls:

@@ -8,7 +8,6 @@ from pace_agent.tool_type import Tool, tool
 from pace_agent.workbench import Workbench
 
 _MOST = 400
-_CHARACTERS = 4
 
 
 def make(bench: Workbench) -> Tool:
@@ -23,6 +22,6 @@ def make(bench: Workbench) -> Tool:
             depth: how many folders deep
         """
         found = list_files(bench.territory, path, most=_MOST, depth=max(1, min(depth, 20)))
-        return bench.fit(found.shown(bench.result_tokens * _CHARACTERS))
+        return bench.fit(found.shown(bench.result_characters))
 
     return list_

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pace_agent.model_plan import LONGEST_TEXT, MOST_NAMES
 from pace_agent.outcomes import Outcome, Replan
 from pace_agent.tool_type import Tool, tool
 from pace_agent.workbench import Workbench
-
-_MOST_STEPS = 8
-_MOST_NAMES = 6
 
 
 class PlannedStep(BaseModel):
@@ -17,9 +15,9 @@ class PlannedStep(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    do: str = Field(max_length=200)
-    files: list[str] = Field(default_factory=list, max_length=_MOST_NAMES)
-    symbols: list[str] = Field(default_factory=list, max_length=_MOST_NAMES)
+    do: str = Field(max_length=LONGEST_TEXT)
+    files: list[str] = Field(default_factory=list, max_length=MOST_NAMES)
+    symbols: list[str] = Field(default_factory=list, max_length=MOST_NAMES)
 
 
 def make(bench: Workbench) -> Tool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pace_agent.listing import list_files
 from pace_agent.outcomes import Held, Outcome
 from pace_agent.tool_type import Tool, tool
 from pace_agent.workbench import Workbench
@@ -21,8 +22,6 @@ def make(bench: Workbench) -> Tool:
         """
         place = bench.place(path)
         if place.path.is_dir():
-            from pace_agent.search import list_files
-
             return bench.fit(list_files(bench.territory, place.shown, most=200, depth=1).shown(4_000))
         found = bench.lines(path, first, last)
         held = bench.excerpts.holding(found.path, found.content)

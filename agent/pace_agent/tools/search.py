@@ -8,8 +8,6 @@ from pace_agent.tool_type import Tool, tool
 from pace_agent.workbench import Workbench
 
 _MOST = 100
-_CHARACTERS = 4
-"""Of a token, at least, in what a search shows."""
 
 
 def make(bench: Workbench) -> Tool:
@@ -33,6 +31,6 @@ def make(bench: Workbench) -> Tool:
             most=_MOST,
             cancel=bench.cancelled,
         )
-        return bench.fit(found.shown(bench.result_tokens * _CHARACTERS))
+        return bench.fit(found.shown(bench.result_characters))
 
     return search

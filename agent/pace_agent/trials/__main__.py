@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -89,18 +90,7 @@ def _task(
             (Path(folder) / path).write_text(text)
         config = AgentConfig(mode="auto", style="guided")
         writer = Script(task.answers) if arguments.scripted else None
-        with (
-            Agent(
-                model,
-                folder,
-                config=config,
-                session="",
-                writer=writer,
-                listener=events.append,
-                is_trusted=True,
-            ) as agent,
-            stop.calling(agent.cancel),
-        ):
+        with _agent(model, folder, config, writer, events, stop) as agent:
             end = _end(list(agent.run(task.prompt)))
         stop.raise_if_asked()
         problem = task.judge(Path(folder))
@@ -114,18 +104,7 @@ def _long(
     writer: Writer | None = Script(trial.answers) if arguments.scripted else None
     with tempfile.TemporaryDirectory(prefix="pace-trial-") as folder:
         config = AgentConfig(mode="plan", style="guided", policy=policy, max_tokens=300)
-        with (
-            Agent(
-                model,
-                folder,
-                config=config,
-                session="",
-                writer=writer,
-                listener=events.append,
-                is_trusted=True,
-            ) as agent,
-            stop.calling(agent.cancel),
-        ):
+        with _agent(model, folder, config, writer, events, stop) as agent:
             for number, prompt in enumerate(trial.prompts(lambda text: len(model.tokenize(text))), 1):
                 end = _end(list(agent.run(prompt)))
                 stop.raise_if_asked()
@@ -138,6 +117,25 @@ def _long(
         "answer": end.result,
         **_ended(end),
     }
+
+
+@contextmanager
+def _agent(
+    model: Model,
+    folder: str,
+    config: AgentConfig,
+    writer: Writer | None,
+    events: list[AgentEvent],
+    stop: Stop,
+) -> Iterator[Agent]:
+    """An agent that keeps nothing, adds its events to a list and is cancelled when that is asked for."""
+    with (
+        Agent(
+            model, folder, config=config, session="", writer=writer, listener=events.append, is_trusted=True
+        ) as agent,
+        stop.calling(agent.cancel),
+    ):
+        yield agent
 
 
 def _end(events: Sequence[AgentEvent]) -> Ended:
