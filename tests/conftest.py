@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from pace_local import Model, _native
 from pace_local.models import resolve_model
@@ -15,6 +16,10 @@ from pace_local.testing import TinySpec, tiny_model
 
 # Tiny models gain nothing from a second thread, and lose much on a busy machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# How long an example takes says nothing on a shared machine.
+settings.register_profile("pace", deadline=None)
+settings.load_profile("pace")
 
 REAL_MODELS = ("smollm2-135m", "qwen2.5-coder-0.5b")
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pace_agent.agents_md import MOST_BYTES, Instructions, changed, read_instructions
 from pace_agent.errors import RefusedError, ToolError
-from pace_agent.file_state import content_hash
+from pace_agent.files.file_state import content_hash
+from pace_agent.settings.agents_md import MOST_BYTES, Instructions, changed, read_instructions
 
 
 class Project:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pace_agent.answer_stream import AnswerStream
-from pace_agent.call_formats import FORMATS, HERMES, LLAMA, PLAIN, CallFormat
+from pace_agent.calls.answer_stream import AnswerStream
+from pace_agent.calls.formats import FORMATS, HERMES, LLAMA, PLAIN, CallFormat
 
 PIECES = st.sampled_from(
     [

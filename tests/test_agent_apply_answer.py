@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pace_agent.apply_answer import Applied, apply_answer, replace_lines
+from pace_agent.editing.apply_answer import Applied, apply_answer, replace_lines
+from pace_agent.editing.symbols import find_definition
 from pace_agent.errors import EditError
-from pace_agent.symbols import find_definition
 
 ORDERS = '''\
 """Orders."""

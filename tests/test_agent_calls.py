@@ -12,9 +12,9 @@ import pytest
 from byte_tokens import bytes_of
 from pydantic import Field
 
-from pace_agent.call_formats import FORMATS, HERMES, LLAMA, PLAIN, CallFormat, format_of_template
-from pace_agent.call_grammar import calling, grammar
-from pace_agent.calls import Call, parse_answer, split_reasoning
+from pace_agent.calls.formats import FORMATS, HERMES, LLAMA, PLAIN, CallFormat, format_of_template
+from pace_agent.calls.grammar import calling, grammar
+from pace_agent.calls.parsing import Call, parse_answer, split_reasoning
 from pace_agent.errors import ToolError
 from pace_agent.tool_type import Tool, make_tool, tool
 from pace_local import Model, Sampling

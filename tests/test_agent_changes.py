@@ -9,8 +9,8 @@ from git_repositories import git, repository, write
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pace_agent.changes import Batch, Change, batch_of, diff_of, digest_of, is_editor_file, merged
-from pace_agent.git_state import Head
+from pace_agent.repository.git_state import Head
+from pace_agent.watching.changes import Batch, Change, batch_of, diff_of, digest_of, is_editor_file, merged
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 

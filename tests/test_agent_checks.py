@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pace_agent import python_interpreter
-from pace_agent.check_commands import tool_of
-from pace_agent.checks import Check, check_of, find_check, narrow, syntax_problem
-from pace_agent.failures import parse_failures
+from pace_agent.checking import python_interpreter
+from pace_agent.checking.checks import Check, check_of, find_check, narrow, syntax_problem
+from pace_agent.checking.commands import tool_of
+from pace_agent.checking.failures import parse_failures
 
 PYTEST_FILE = (
     "def test_total():\n    assert 1 == 2\n\n\nclass TestIn:\n    def test_other(self):\n        pass\n"

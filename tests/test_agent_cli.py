@@ -21,12 +21,12 @@ import pace_agent
 from pace_agent import cli
 from pace_agent.commands import opening
 from pace_agent.commands.run import read_prompt
-from pace_agent.config import KEYS
-from pace_agent.config_file import Loaded
 from pace_agent.events import AgentEvent, Ended, EndReason, Wrote
-from pace_agent.run_summary import EXIT_CODES
+from pace_agent.reporting.run_summary import EXIT_CODES
+from pace_agent.settings.config import KEYS
+from pace_agent.settings.config_file import Loaded
+from pace_agent.settings.trust import TrustStore
 from pace_agent.testing import FakeAgent
-from pace_agent.trust import TrustStore
 from pace_local import cli as library_cli
 from pace_local.errors import CancelledError, ConfigError, ModelError, StorageError
 from pace_local.models.choose import config_path

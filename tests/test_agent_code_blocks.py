@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pace_agent.code_blocks import CodeBlock, as_code, code_blocks, is_elided, pick, pick_definition
-from pace_agent.elisions import elided_line
-from pace_agent.syntax_faults import indentation_fault
+from pace_agent.editing.code_blocks import CodeBlock, as_code, code_blocks, is_elided, pick, pick_definition
+from pace_agent.editing.elisions import elided_line
+from pace_agent.editing.syntax_faults import indentation_fault
 
 ONE = "def f(x):\n    return x\n"
 

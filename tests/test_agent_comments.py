@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pace_agent import comments
-from pace_agent.comments import find_requests, without_comment
+from pace_agent.watching import comments
+from pace_agent.watching.comments import find_requests, without_comment
 
 
 def only(path: str, text: str) -> comments.Request:

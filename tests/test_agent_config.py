@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 import pytest
 
-from pace_agent.config import KEYS, AgentConfig, ModeName, check_key
-from pace_agent.permissions import Mode
+from pace_agent.safety.permissions import Mode
+from pace_agent.settings.config import KEYS, AgentConfig, ModeName, check_key
 from pace_local.config import SessionConfig
 from pace_local.errors import ConfigError
 from pace_local.sampling import Sampling

@@ -9,9 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pace_agent.config import KEYS, AgentConfig
-from pace_agent.config_file import Loaded, load_config, read_settings, variable_of
-from pace_agent.config_help import config_help, config_template, documentation, toml_value, type_words
+from pace_agent.settings.config import KEYS, AgentConfig
+from pace_agent.settings.config_file import Loaded, load_config, read_settings, variable_of
+from pace_agent.settings.config_help import (
+    config_help,
+    config_template,
+    documentation,
+    toml_value,
+    type_words,
+)
 from pace_local.errors import ConfigError
 
 if sys.version_info >= (3, 11):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from session_pair import TALKER
 
-from pace_agent.call_formats import HERMES
+from pace_agent.calls.formats import HERMES
 from pace_agent.conversation import Conversation
 from pace_agent.events import AgentEvent, Memory, Missed, Noted, Thought, Turned, Wrote
 from pace_agent.outbox import Outbox

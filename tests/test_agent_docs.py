@@ -20,12 +20,12 @@ from session_pair import TALKER
 import pace_agent
 from pace_agent import cli
 from pace_agent.agent import Agent
-from pace_agent.config import KEYS, AgentConfig
-from pace_agent.config_file import read_settings
-from pace_agent.permissions import Mode
 from pace_agent.plugins import GROUP
-from pace_agent.run_summary import EXIT_CODES
-from pace_agent.session_places import AGENTS_DIR_VARIABLE
+from pace_agent.reporting.run_summary import EXIT_CODES
+from pace_agent.safety.permissions import Mode
+from pace_agent.sessions.places import AGENTS_DIR_VARIABLE
+from pace_agent.settings.config import KEYS, AgentConfig
+from pace_agent.settings.config_file import read_settings
 from pace_agent.style import CALLS_TOOLS_FROM
 from pace_agent.tools import make_tools
 from pace_local import Model

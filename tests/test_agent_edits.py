@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pace_agent.edits import Edited, replace_once
+from pace_agent.editing.edits import Edited, replace_once
 from pace_agent.errors import EditError
 from pace_local.files import SourceText, read_text
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from pace_agent.edited import LINE_END
-from pace_agent.edits import replace_once
+from pace_agent.editing.edited import LINE_END
+from pace_agent.editing.edits import replace_once
 from pace_agent.errors import EditError
 
 FEW = settings(deadline=None, max_examples=150)

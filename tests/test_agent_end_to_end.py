@@ -25,10 +25,10 @@ from command_line import PATIENCE, environment, start
 from session_pair import TALKER
 
 import pace_agent
-from pace_agent.config import KEYS
 from pace_agent.events import EVENTS, Turned
-from pace_agent.session_events import read_events
-from pace_agent.session_log import SessionFolder, session_path
+from pace_agent.sessions.events import read_events
+from pace_agent.sessions.log import SessionFolder, session_path
+from pace_agent.settings.config import KEYS
 from pace_local.testing import tiny_model
 
 FIX = "Fix total in shop/cart.py: it leaves out the first price"

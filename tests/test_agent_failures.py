@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pace_agent.failures import FailurePlace, parse_failures, shown
+from pace_agent.checking.failures import FailurePlace, parse_failures, shown
 from pace_local.errors import InputError
 
 ORDERS = """\

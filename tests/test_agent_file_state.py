@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pace_agent.atomic_write import is_draft, write_atomically
 from pace_agent.errors import StaleError, ToolError
-from pace_agent.file_state import KnownFiles, content_hash
+from pace_agent.files.atomic_write import is_draft, write_atomically
+from pace_agent.files.file_state import KnownFiles, content_hash
 from pace_local.files import SourceText
 
 

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from pace_agent import guided_prompts
-from pace_agent.code_blocks import code_blocks
-from pace_agent.symbols import find_definition
+from pace_agent.editing.code_blocks import code_blocks
+from pace_agent.editing.symbols import find_definition
 
 CODE = "def total(orders):\n    return sum(orders[1:])\n"
 TASK = "Make the failing test pass."

@@ -10,7 +10,6 @@ from typing import Any, get_args
 
 import pytest
 
-from pace_agent.event_lines import diff_lines, line_of
 from pace_agent.events import (
     EVENTS,
     AgentEvent,
@@ -37,8 +36,9 @@ from pace_agent.events import (
     from_dict,
 )
 from pace_agent.headless import harmless, is_abandoned, print_error, run_headless
-from pace_agent.progress import Progress
-from pace_agent.run_summary import EXIT_CODES, RunSummary
+from pace_agent.reporting.event_lines import diff_lines, line_of
+from pace_agent.reporting.progress import Progress
+from pace_agent.reporting.run_summary import EXIT_CODES, RunSummary
 from pace_agent.testing import FakeAgent
 from pace_local.errors import FileError, ModelError
 

@@ -32,7 +32,7 @@ from pace_agent.events import (
     Turned,
     Undone,
 )
-from pace_agent.session_log import SessionFolder, session_path
+from pace_agent.sessions.log import SessionFolder, session_path
 from pace_local import Model
 from pace_local.testing import TinySpec
 

@@ -9,8 +9,8 @@ from git_repositories import commit_all, git, repository, write
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pace_agent.ignoring import Ignoring
-from pace_agent.walk import Walk
+from pace_agent.repository.ignoring import Ignoring
+from pace_agent.repository.walk import Walk
 
 
 @pytest.fixture(autouse=True)

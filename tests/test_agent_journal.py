@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pace_agent.errors import StaleError, ToolError
-from pace_agent.file_state import KnownFiles, content_hash
-from pace_agent.journal import Journal
+from pace_agent.files.file_state import KnownFiles, content_hash
+from pace_agent.sessions.journal import Journal
 from pace_local.errors import FileError, StorageError
 
 

@@ -293,7 +293,7 @@ def test_in_mode_plan_nothing_is_changed(model: Model, shop: Path) -> None:
 
 
 def test_a_change_of_mode_is_appended(model: Model, shop: Path) -> None:
-    from pace_agent.permissions import Mode
+    from pace_agent.safety.permissions import Mode
 
     with Runs(model, shop, ["It is 19.", "It is 19."]) as runs:
         runs.run("What is RATE in shop/cart.py?")

@@ -8,11 +8,11 @@ from agent_repositories import GO, PYTHON, SCRIPT, make_repository
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pace_agent.failures import FailurePlace
-from pace_agent.intent import is_about_option, is_question, rename_in
-from pace_agent.machine_plan import PlannedStep, machine_plan, parse_plan, plan_schema
-from pace_agent.new_files import new_files
-from pace_agent.repository_index import RepositoryIndex
+from pace_agent.checking.failures import FailurePlace
+from pace_agent.editing.new_files import new_files
+from pace_agent.planning.intent import is_about_option, is_question, rename_in
+from pace_agent.planning.machine_plan import PlannedStep, machine_plan, parse_plan, plan_schema
+from pace_agent.repository.index import RepositoryIndex
 
 
 @pytest.fixture(scope="module")

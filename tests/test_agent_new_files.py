@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from agent_runs import SHOP, make_repository
 
-from pace_agent.machine_plan import machine_plan, parse_plan
-from pace_agent.new_files import new_files
-from pace_agent.repository_index import RepositoryIndex
+from pace_agent.editing.new_files import new_files
+from pace_agent.planning.machine_plan import machine_plan, parse_plan
+from pace_agent.repository.index import RepositoryIndex
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pace_agent.errors import RefusedError, ToolError
-from pace_agent.paths import LONGEST_PATH, Territory
-from pace_agent.protected import header_protection, protection
+from pace_agent.safety.paths import LONGEST_PATH, Territory
+from pace_agent.safety.protected import header_protection, protection
 
 
 @pytest.fixture

@@ -7,10 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pace_agent.approvals import Approval, ProjectApprovals, approvals_path, is_too_broad, suggested_prefix
 from pace_agent.errors import RefusedError
-from pace_agent.paths import Territory
-from pace_agent.permissions import Action, Mode, Permissions, Request, Scope, Verdict
+from pace_agent.safety.approvals import (
+    Approval,
+    ProjectApprovals,
+    approvals_path,
+    is_too_broad,
+    suggested_prefix,
+)
+from pace_agent.safety.paths import Territory
+from pace_agent.safety.permissions import Action, Mode, Permissions, Request, Scope, Verdict
 from pace_local.errors import ConfigError, StorageError
 
 READ = Request("read", Action.READ, path="src/a.py")

@@ -7,9 +7,9 @@ from agent_repositories import GO, PYTHON, SCRIPT, line_count, make_repository
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pace_agent.file_outline import outline_text
-from pace_agent.reads import Excerpt, Known, Reads, complete_reads
-from pace_agent.repository_index import RepositoryIndex
+from pace_agent.planning.reads import Excerpt, Known, Reads, complete_reads
+from pace_agent.repository.file_outline import outline_text
+from pace_agent.repository.index import RepositoryIndex
 
 LARGE = "shop/large.py"
 FILES = PYTHON | {

@@ -13,8 +13,8 @@ from agent_runs import FIX, SHOP, make_repository
 from session_pair import TALKER
 
 from pace_agent import Agent, AgentConfig
-from pace_agent.call_formats import FORMATS, CallFormat
-from pace_agent.call_grammar import calling, object_grammar
+from pace_agent.calls.formats import FORMATS, CallFormat
+from pace_agent.calls.grammar import calling, object_grammar
 from pace_agent.events import Ended, Turned
 from pace_agent.tool_type import Tool
 from pace_local import Model, Session

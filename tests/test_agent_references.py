@@ -7,9 +7,9 @@ from agent_repositories import GO, PYTHON, SCRIPT, make_repository
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pace_agent.plain_words import is_plain
-from pace_agent.references import References, references
-from pace_agent.repository_index import RepositoryIndex
+from pace_agent.repository.index import RepositoryIndex
+from pace_agent.repository.plain_words import is_plain
+from pace_agent.repository.references import References, references
 
 MORE = PYTHON | {
     "shop/stock.py": "\n\n".join(f"def {name}(x):\n    pass\n" for name in ("open", "tokenise", "report")),

@@ -9,10 +9,10 @@ from agent_repositories import GO, PYTHON, SCRIPT, make_repository
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pace_agent.file_facts import facts_of
-from pace_agent.path_names import PathNames, is_test
-from pace_agent.repository_index import Place, RepositoryIndex
-from pace_agent.word_postings import WordPostings, words_of
+from pace_agent.repository.file_facts import facts_of
+from pace_agent.repository.index import Place, RepositoryIndex
+from pace_agent.repository.path_names import PathNames, is_test
+from pace_agent.repository.word_postings import WordPostings, words_of
 
 
 @pytest.fixture

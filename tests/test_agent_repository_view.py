@@ -7,8 +7,8 @@ from agent_repositories import GO, PYTHON, SCRIPT, line_count, make_repository
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pace_agent.repository_index import RepositoryIndex
-from pace_agent.repository_view import repository_view
+from pace_agent.repository.index import RepositoryIndex
+from pace_agent.repository.view import repository_view
 
 
 @pytest.fixture(scope="module")

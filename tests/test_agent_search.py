@@ -14,15 +14,15 @@ from git_repositories import repository, write
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pace_agent import search as search_module
 from pace_agent.errors import RefusedError, ToolError
-from pace_agent.file_names import FileNames
-from pace_agent.found import LEAST_SHOWN, LONGEST_LINE, Found, Match, match_of
-from pace_agent.line_search import lines_of
-from pace_agent.listing import Listing, list_files
-from pace_agent.paths import Territory
-from pace_agent.ripgrep import Sieve, find_ripgrep, loosened
-from pace_agent.search import LARGEST_SEARCHED, MOST_OF_A_FILE, search_text, text_of
+from pace_agent.finding import search as search_module
+from pace_agent.finding.file_names import FileNames
+from pace_agent.finding.found import LEAST_SHOWN, LONGEST_LINE, Found, Match, match_of
+from pace_agent.finding.line_search import lines_of
+from pace_agent.finding.listing import Listing, list_files
+from pace_agent.finding.ripgrep import Sieve, find_ripgrep, loosened
+from pace_agent.finding.search import LARGEST_SEARCHED, MOST_OF_A_FILE, search_text, text_of
+from pace_agent.safety.paths import Territory
 from pace_local.excerpts.layout import split_lines
 
 Search = Callable[..., Found]

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from test_agent_events import ARGUMENTS
 
 from pace_agent.events import EVENTS, AgentEvent, Called, Ended, Prompted, Undone, Warned, Wrote
-from pace_agent.session_events import EventFile, read_events, whole_lines
-from pace_agent.session_log import SessionFolder, delete, follow, list_sessions, session_path
-from pace_agent.session_places import agents_root
+from pace_agent.sessions.events import EventFile, read_events, whole_lines
+from pace_agent.sessions.log import SessionFolder, delete, follow, list_sessions, session_path
+from pace_agent.sessions.places import agents_root
 from pace_local.errors import ConfigError, FileError, StorageError
 from pace_local.sessions.lock import SessionInUseError
 from pace_local.sessions.testing import Disk
@@ -430,7 +430,7 @@ def test_a_killed_process_leaves_a_session_to_go_on_with(root: Path, shop: Path)
         "import os, signal, sys\n"
         "from pathlib import Path\n"
         "from pace_agent.events import Wrote\n"
-        "from pace_agent.session_log import SessionFolder\n"
+        "from pace_agent.sessions.log import SessionFolder\n"
         "session = SessionFolder.create('one', sys.argv[2], root=Path(sys.argv[1]))\n"
         "session.log(Wrote('a'))\n"
         "with (session.path / 'events.jsonl').open('ab') as file:\n"

@@ -36,9 +36,9 @@ from pace_agent.events import (
     Warned,
     Wrote,
 )
-from pace_agent.permissions import Mode
 from pace_agent.plugins import plugin_tools
-from pace_agent.session_places import AGENTS_DIR_VARIABLE
+from pace_agent.safety.permissions import Mode
+from pace_agent.sessions.places import AGENTS_DIR_VARIABLE
 from pace_agent.tool_type import Tool, tool
 from pace_local import Model, Session
 from pace_local.errors import ConfigError

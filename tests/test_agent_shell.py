@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pace_agent.errors import ToolError
-from pace_agent.shell import Ending, Shell, clean_environment, shell_program
-from pace_agent.shell_output import Output, harmless
+from pace_agent.shell.output import Output, harmless
+from pace_agent.shell.running import Ending, Shell, clean_environment, shell_program
 from pace_local.errors import ConfigError
 
 PATIENCE = 30.0

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pace_agent.shell_split import LONGEST_COMMAND, Split, split_command
-from pace_agent.shell_words import Word
+from pace_agent.shell.split import LONGEST_COMMAND, Split, split_command
+from pace_agent.shell.words import Word
 
 NAMES = st.sampled_from(["one", "two", "three", "four"])
 PLAIN_WORDS = st.text(

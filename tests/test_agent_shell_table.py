@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pace_agent.paths import Territory
-from pace_agent.permissions import Action, Mode, Permissions, Request, Verdict
+from pace_agent.safety.paths import Territory
+from pace_agent.safety.permissions import Action, Mode, Permissions, Request, Verdict
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n"
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pace_agent.changes import Batch, Change, batch_of
-from pace_agent.git_state import Head
-from pace_agent.staleness import SHORT_NOTE, Excerpt, Excerpts, note_of
+from pace_agent.repository.git_state import Head
+from pace_agent.watching.changes import Batch, Change, batch_of
+from pace_agent.watching.staleness import SHORT_NOTE, Excerpt, Excerpts, note_of
 from pace_local.errors import ConfigError
 
 TEXT = "import os\n\ndef a():\n    return 1\n\ndef b():\n    return 2\n"

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from pace_agent.editing.symbols import definitions, find_definition, replace_definition
 from pace_agent.errors import EditError
-from pace_agent.symbols import definitions, find_definition, replace_definition
 
 ORDERS = '''\
 """Orders."""

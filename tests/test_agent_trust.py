@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pace_agent.trust import Standing, TrustStore, trust_path
+from pace_agent.settings.trust import Standing, TrustStore, trust_path
 from pace_local.errors import FileError, StorageError
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pace_agent.undefined_names import new_undefined_names
+from pace_agent.editing.undefined_names import new_undefined_names
 
 BEFORE = "import os\n\n\ndef f(a):\n    return missing(a)\n"
 

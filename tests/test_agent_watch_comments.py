@@ -13,15 +13,15 @@ from command_line import PATIENCE, start
 from git_repositories import commit_all, git, repository, write
 
 import pace_agent
-from pace_agent.changes import diff_of
-from pace_agent.comments import Request, find_requests
 from pace_agent.errors import ToolError
 from pace_agent.events import AgentEvent, Author, Changed, Ended, Wrote
-from pace_agent.permissions import Mode
+from pace_agent.safety.permissions import Mode
 from pace_agent.testing import FakeAgent
-from pace_agent.watch_comments import CommentWatch, place_of, prompt_of
-from pace_agent.watch_options import WatchOptions
-from pace_agent.watcher import Watcher
+from pace_agent.watching.changes import diff_of
+from pace_agent.watching.comment_runs import CommentWatch, place_of, prompt_of
+from pace_agent.watching.comments import Request, find_requests
+from pace_agent.watching.options import WatchOptions
+from pace_agent.watching.watcher import Watcher
 
 OPTIONS = WatchOptions(quiet=0.15)
 DONE = [Wrote("well"), Ended("done", "well", 1, 0.1)]

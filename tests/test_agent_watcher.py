@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from git_repositories import commit_all, git, repository, write
 
-from pace_agent.changes import Batch, Change, digest_of, merged
-from pace_agent.watch_options import WatchOptions
-from pace_agent.watcher import Watcher
+from pace_agent.watching.changes import Batch, Change, digest_of, merged
+from pace_agent.watching.options import WatchOptions
+from pace_agent.watching.watcher import Watcher
 from pace_local.errors import ConfigError, FileError
 
 PATIENCE = 30.0
@@ -246,7 +246,7 @@ class TestChanges:
     def test_a_large_file_is_compared_by_size_and_time(
         self, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("pace_agent.snapshot.LARGEST_HASHED", 1000)
+        monkeypatch.setattr("pace_agent.repository.snapshot.LARGEST_HASHED", 1000)
         write(root / "data.bin", b"\0" * 2000)
         with watching(root) as seen:
             write(root / "data.bin", b"\0" * 3000)

@@ -14,11 +14,11 @@ from git_repositories import commit_all, git, repository, write
 from test_agent_watcher import EVENTS, watching
 from watchdog.observers.api import BaseObserver, ObservedWatch
 
-from pace_agent.hints import Hints
-from pace_agent.polling import Polling, reason_to_poll
-from pace_agent.watch_events import TAKES_WHOLE_TREES, make_observer
-from pace_agent.watch_options import WatchOptions
-from pace_agent.watch_roots import MOST_ROOTS, WORTH, count_folders, plan_roots
+from pace_agent.watching.hints import Hints
+from pace_agent.watching.options import WatchOptions
+from pace_agent.watching.polling import Polling, reason_to_poll
+from pace_agent.watching.roots import MOST_ROOTS, WORTH, count_folders, plan_roots
+from pace_agent.watching.system_events import TAKES_WHOLE_TREES, make_observer
 
 FAST = WatchOptions(quiet=0.2, poll_seconds=0.1)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from git_repositories import commit_all, git, repository, write
 
-from pace_agent.file_state import KnownFiles
-from pace_agent.paths import Territory
-from pace_agent.staleness import Excerpt, Excerpts
-from pace_agent.watch_options import WatchOptions
-from pace_agent.watching import News, RepositoryWatch
+from pace_agent.files.file_state import KnownFiles
+from pace_agent.safety.paths import Territory
+from pace_agent.watching.news import News, RepositoryWatch
+from pace_agent.watching.options import WatchOptions
+from pace_agent.watching.staleness import Excerpt, Excerpts
 
 FAST = WatchOptions(quiet=0.05, longest=1.0)
 TEXT = "def a():\n    return 1\n\n\ndef b():\n    return 2\n"

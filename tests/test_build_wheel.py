@@ -65,7 +65,7 @@ def test_wheel_holds_the_packages_and_the_licences_and_nothing_of_the_build(whee
     names = wheel.namelist()
     packages = {"pace_agent", "pace_local"}
     assert {Path(name).parts[0] for name in names} == packages | {"pace_local-0.1.0.dist-info"}
-    assert {"pace_agent/calls.py", "pace_local/cli.py"} <= set(names)
+    assert {"pace_agent/calls/parsing.py", "pace_local/cli.py"} <= set(names)
     for licence in ["lib/LICENSE.llama.cpp", "lib/LICENSE.llama-cpp-python"]:
         assert f"pace_local/{licence}" in names
     assert "pace_local-0.1.0.dist-info/licenses/LICENSE" in names

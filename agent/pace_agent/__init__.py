@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pace_agent.agent import Agent
-    from pace_agent.config import AgentConfig
     from pace_agent.events import AgentEvent, Answer, Asked, Ended
+    from pace_agent.settings.config import AgentConfig
     from pace_agent.tool_type import Tool, make_tool, tool
 
 _PLACES = {
     "Agent": "pace_agent.agent",
-    "AgentConfig": "pace_agent.config",
+    "AgentConfig": "pace_agent.settings.config",
     "AgentEvent": "pace_agent.events",
     "Answer": "pace_agent.events",
     "Asked": "pace_agent.events",

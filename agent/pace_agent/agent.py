@@ -13,10 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from pace_agent.agents_md import NAME, Instructions, changed
 from pace_agent.assembly import Assembly
-from pace_agent.changes import diff_of
-from pace_agent.config import AgentConfig
 from pace_agent.errors import RefusedError, StaleError, ToolError
 from pace_agent.events import (
     AgentEvent,
@@ -32,11 +29,14 @@ from pace_agent.events import (
     Warned,
 )
 from pace_agent.limits import Limits
-from pace_agent.machine_plan import PlannedStep
-from pace_agent.permissions import Mode
-from pace_agent.staleness import Excerpts
-from pace_agent.task_plan import TaskPlan
+from pace_agent.planning.machine_plan import PlannedStep
+from pace_agent.planning.task_plan import TaskPlan
+from pace_agent.safety.permissions import Mode
+from pace_agent.settings.agents_md import NAME, Instructions, changed
+from pace_agent.settings.config import AgentConfig
 from pace_agent.tool_type import Tool
+from pace_agent.watching.changes import diff_of
+from pace_agent.watching.staleness import Excerpts
 from pace_local import Model
 from pace_local.errors import ConfigError, PaceError
 from pace_local.sampling import Writer

@@ -13,36 +13,36 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from pace_agent.agents_md import MOST_BYTES, Instructions, read_instructions
-from pace_agent.approvals import approvals_path
-from pace_agent.checking import Checking
-from pace_agent.checks import Check, find_check
-from pace_agent.config import AgentConfig
+from pace_agent.checking.check_run import Checking
+from pace_agent.checking.checks import Check, find_check
 from pace_agent.conversation import Conversation
 from pace_agent.events import AgentEvent, Answer, Asked, Started, Warned
-from pace_agent.file_state import KnownFiles
+from pace_agent.files.file_state import KnownFiles
 from pace_agent.fitting import fit
-from pace_agent.git_state import git_folder, top_of
 from pace_agent.guided import Guided
-from pace_agent.journal import Journal
 from pace_agent.loop import Loop
 from pace_agent.outbox import Outbox
-from pace_agent.paths import Territory
-from pace_agent.permissions import Mode, Permissions
-from pace_agent.planner import Planner
+from pace_agent.planning.planner import Planner
 from pace_agent.plugins import plugin_tools
 from pace_agent.prompts import system_prompt
-from pace_agent.repository_index import RepositoryIndex
-from pace_agent.repository_view import repository_view
-from pace_agent.session_log import SessionFolder, delete
-from pace_agent.shell import Shell
-from pace_agent.staleness import Excerpts
+from pace_agent.repository.git_state import git_folder, top_of
+from pace_agent.repository.index import RepositoryIndex
+from pace_agent.repository.view import repository_view
+from pace_agent.safety.approvals import approvals_path
+from pace_agent.safety.paths import Territory
+from pace_agent.safety.permissions import Mode, Permissions
+from pace_agent.sessions.journal import Journal
+from pace_agent.sessions.log import SessionFolder, delete
+from pace_agent.settings.agents_md import MOST_BYTES, Instructions, read_instructions
+from pace_agent.settings.config import AgentConfig
+from pace_agent.settings.trust import TrustStore
+from pace_agent.shell.running import Shell
 from pace_agent.style import call_format, style_of
 from pace_agent.tool_type import Tool
 from pace_agent.toolbox import Toolbox
 from pace_agent.tools import make_tools
-from pace_agent.trust import TrustStore
-from pace_agent.watching import RepositoryWatch
+from pace_agent.watching.news import RepositoryWatch
+from pace_agent.watching.staleness import Excerpts
 from pace_agent.workbench import Workbench
 from pace_local import Model, Session
 from pace_local.errors import ConfigError, PaceError

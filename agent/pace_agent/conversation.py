@@ -10,10 +10,10 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from pace_agent.answer_stream import AnswerStream
-from pace_agent.call_formats import REASONING, CallFormat
-from pace_agent.call_grammar import calling
-from pace_agent.calls import Parsed, parse_answer
+from pace_agent.calls.answer_stream import AnswerStream
+from pace_agent.calls.formats import REASONING, CallFormat
+from pace_agent.calls.grammar import calling
+from pace_agent.calls.parsing import Parsed, parse_answer
 from pace_agent.events import AgentEvent, Missed, Noted, Thought, Turned, Wrote, memory
 from pace_agent.limits import Limits
 from pace_agent.outbox import Outbox

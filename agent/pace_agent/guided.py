@@ -13,23 +13,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pace_agent import guided_prompts
-from pace_agent.apply_answer import apply_answer
-from pace_agent.checking import Checking
-from pace_agent.checks import syntax_problem
-from pace_agent.code_blocks import code_blocks, is_elided
+from pace_agent.checking.check_run import Checking
+from pace_agent.checking.checks import syntax_problem
 from pace_agent.conversation import Conversation
+from pace_agent.editing.apply_answer import apply_answer
+from pace_agent.editing.code_blocks import code_blocks, is_elided
+from pace_agent.editing.symbols import find_definition
+from pace_agent.editing.undefined_names import new_undefined_names
 from pace_agent.errors import EditError, RefusedError, ToolError
 from pace_agent.events import Warned, Working
-from pace_agent.intent import Rename, rename_in
 from pace_agent.limits import Limits
 from pace_agent.outbox import Outbox
 from pace_agent.outcomes import Proposal
+from pace_agent.planning.intent import Rename, rename_in
+from pace_agent.planning.task_plan import TaskPlan, TaskStep
 from pace_agent.prompts import answer_prompt
-from pace_agent.repository_index import RepositoryIndex
-from pace_agent.symbols import find_definition
-from pace_agent.task_plan import TaskPlan, TaskStep
+from pace_agent.repository.index import RepositoryIndex
 from pace_agent.toolbox import Toolbox
-from pace_agent.undefined_names import new_undefined_names
 from pace_agent.ways_out import NotAllowed
 from pace_agent.workbench import Workbench
 from pace_local.excerpts.layout import split_lines

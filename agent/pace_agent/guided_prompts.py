@@ -7,9 +7,9 @@ the code: small models copy them.
 
 from __future__ import annotations
 
-from pace_agent.code_blocks import unindented
-from pace_agent.failures import shown
-from pace_agent.outline import Definition
+from pace_agent.checking.failures import shown
+from pace_agent.editing.code_blocks import unindented
+from pace_agent.repository.outline import Definition
 from pace_local.excerpts.languages import language_of
 from pace_local.excerpts.layout import split_lines
 

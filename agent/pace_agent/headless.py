@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO
 
-from pace_agent.atomic_write import real_path, write_atomically
-from pace_agent.event_lines import is_result
 from pace_agent.events import AgentEvent, Ended, as_dict
-from pace_agent.progress import Progress
-from pace_agent.run_summary import EXIT_CODES, RunSummary
+from pace_agent.files.atomic_write import real_path, write_atomically
+from pace_agent.reporting.event_lines import is_result
+from pace_agent.reporting.progress import Progress
+from pace_agent.reporting.run_summary import EXIT_CODES, RunSummary
 from pace_local.errors import FileError, InputError, PaceError, StorageError
 from pace_local.wording import jsonable
 
@@ -68,8 +68,8 @@ def run_headless(
         listener: given every event too.
 
     Returns:
-        The exit code: see :data:`~pace_agent.run_summary.EXIT_CODES`; 1 if nobody was there to read the
-        result; 2 if ``file`` could not be written, which is said.
+        The exit code: see :data:`~pace_agent.reporting.run_summary.EXIT_CODES`; 1 if nobody was there to read
+        the result; 2 if ``file`` could not be written, which is said.
 
     Raises:
         FileError: if ``file`` cannot be one; before anything is done.

@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from pace_agent.call_formats import CallFormat
-from pace_agent.calls import Call
-from pace_agent.checking import Checking
+from pace_agent.calls.formats import CallFormat
+from pace_agent.calls.parsing import Call
+from pace_agent.checking.check_run import Checking
 from pace_agent.circles import Circles
 from pace_agent.conversation import Conversation
 from pace_agent.events import AgentEvent, Ended, Planned, StepEnded, StepState, Warned, Working
 from pace_agent.guided import Guided
-from pace_agent.intent import is_about_failures
 from pace_agent.limits import Limits
 from pace_agent.outbox import Outbox
 from pace_agent.outcomes import Finish, Held, Lines, Proposal, Replan
-from pace_agent.planner import Planner
+from pace_agent.planning.intent import is_about_failures
+from pace_agent.planning.planner import Planner
+from pace_agent.planning.task_plan import TaskStep
 from pace_agent.prompts import (
     AGAIN_NOTE,
     CUT_NOTE,
@@ -31,7 +32,6 @@ from pace_agent.prompts import (
     problems_note,
     step_prompt,
 )
-from pace_agent.task_plan import TaskStep
 from pace_agent.tool_type import Tool
 from pace_agent.toolbox import Result, Toolbox
 from pace_agent.ways_out import Broken, Done, NeedsUser, NotAllowed, Unreadable, WayOut

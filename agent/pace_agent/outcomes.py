@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pace_agent.paths import Place
+from pace_agent.safety.paths import Place
 from pace_local.files import SourceText
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from pace_agent.call_formats import CallFormat
+from pace_agent.calls.formats import CallFormat
 from pace_agent.tool_type import Tool
 
 _TOOLS = """\

@@ -14,10 +14,10 @@ from typing import Literal
 
 import platformdirs
 
-from pace_agent.call_formats import CallFormat, format_of_template
-from pace_agent.call_grammar import calling
-from pace_agent.calls import parse_answer
-from pace_agent.private_file import UnusableFileError, changing, read_private, write_private
+from pace_agent.calls.formats import CallFormat, format_of_template
+from pace_agent.calls.grammar import calling
+from pace_agent.calls.parsing import parse_answer
+from pace_agent.files.private_file import UnusableFileError, changing, read_private, write_private
 from pace_agent.tool_type import Tool, tool
 from pace_local import Model, Session
 from pace_local.config import SessionConfig

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from pace_agent.errors import StaleError
 from pace_agent.events import AgentEvent, Ended, EndReason, Planned, StepView, Turned, Undone
-from pace_agent.permissions import Mode
+from pace_agent.safety.permissions import Mode
 from pace_local.files import read_text
 
 

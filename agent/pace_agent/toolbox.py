@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pace_agent.changes import diff_of
 from pace_agent.errors import RefusedError, StaleError, ToolError
 from pace_agent.events import (
     Answer,
@@ -25,12 +24,13 @@ from pace_agent.events import (
     Output,
     Returned,
 )
-from pace_agent.journal import Journal
 from pace_agent.outbox import Outbox
 from pace_agent.outcomes import Failure, Finish, Held, Lines, Outcome, Proposal, Replan
-from pace_agent.permissions import Action, Decision, Permissions, Request, Scope, Verdict
-from pace_agent.shell_judge import judge
+from pace_agent.safety.permissions import Action, Decision, Permissions, Request, Scope, Verdict
+from pace_agent.sessions.journal import Journal
+from pace_agent.shell.judge import judge
 from pace_agent.tool_type import Tool
+from pace_agent.watching.changes import diff_of
 from pace_agent.ways_out import NotAllowed
 from pace_agent.workbench import Workbench
 from pace_local.errors import CancelledError, PaceError

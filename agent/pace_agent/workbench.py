@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pace_agent.errors import ToolError
-from pace_agent.file_state import KnownFiles
+from pace_agent.files.file_state import KnownFiles
 from pace_agent.fitting import Count, first_lines, fit
 from pace_agent.outcomes import Lines
-from pace_agent.paths import Place, Territory
-from pace_agent.shell import Shell
-from pace_agent.staleness import Excerpts
+from pace_agent.safety.paths import Place, Territory
+from pace_agent.shell.running import Shell
+from pace_agent.watching.staleness import Excerpts
 from pace_local.excerpts.layout import split_lines
 from pace_local.files import SourceText
 

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 from pace_agent.commands import opening
-from pace_agent.config_file import load_config
-from pace_agent.config_help import config_help, config_template
-from pace_agent.trust import TrustStore
+from pace_agent.settings.config_file import load_config
+from pace_agent.settings.config_help import config_help, config_template
+from pace_agent.settings.trust import TrustStore
 from pace_local.errors import FileError, StorageError
 from pace_local.models.choose import config_path
 from pace_local.terminal import say

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from pace_agent.commands.past_prompts import PastPrompt, past_prompts
-from pace_agent.event_lines import counted, line_of
 from pace_agent.events import Started
-from pace_agent.session_events import EVENTS, read_events
-from pace_agent.session_log import Summary, delete, list_sessions, session_path
-from pace_agent.session_places import LOCK, SESSION, agents_root, is_missing, read_head
+from pace_agent.reporting.event_lines import counted, line_of
+from pace_agent.sessions.events import EVENTS, read_events
+from pace_agent.sessions.log import Summary, delete, list_sessions, session_path
+from pace_agent.sessions.places import LOCK, SESSION, agents_root, is_missing, read_head
 from pace_local.errors import PaceError
 from pace_local.models.progress import format_bytes
 from pace_local.models.store import allocated_bytes

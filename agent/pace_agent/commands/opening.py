@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pace_agent.config import ModeName, Style
-from pace_agent.config_file import DEFAULT, GIVEN, Loaded, load_config
 from pace_agent.events import AgentEvent
-from pace_agent.git_state import top_of
-from pace_agent.session_log import list_sessions, session_path
-from pace_agent.session_places import SESSION, is_missing
-from pace_agent.trust import TrustStore
+from pace_agent.repository.git_state import top_of
+from pace_agent.sessions.log import list_sessions, session_path
+from pace_agent.sessions.places import SESSION, is_missing
+from pace_agent.settings.config import ModeName, Style
+from pace_agent.settings.config_file import DEFAULT, GIVEN, Loaded, load_config
+from pace_agent.settings.trust import TrustStore
 from pace_local.errors import FileError
 from pace_local.model import Model
 from pace_local.policies import POLICIES

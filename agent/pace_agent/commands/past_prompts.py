@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pace_agent.event_lines import line_of
 from pace_agent.events import (
     AgentEvent,
     Called,
@@ -23,8 +22,9 @@ from pace_agent.events import (
     Turned,
     Undone,
 )
-from pace_agent.plan_states import steps_after
-from pace_agent.session_events import TimedEvent
+from pace_agent.planning.plan_states import steps_after
+from pace_agent.reporting.event_lines import line_of
+from pace_agent.sessions.events import TimedEvent
 from pace_local.wording import jsonable
 
 

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Callable
 
 from pace_agent.commands import opening
-from pace_agent.config_file import DEFAULT
-from pace_agent.event_lines import counted
 from pace_agent.events import AgentEvent
 from pace_agent.headless import is_abandoned, run_headless
-from pace_agent.permissions import Mode
-from pace_agent.watch_comments import CommentWatch
-from pace_agent.watcher import Watcher
+from pace_agent.reporting.event_lines import counted
+from pace_agent.safety.permissions import Mode
+from pace_agent.settings.config_file import DEFAULT
+from pace_agent.watching.comment_runs import CommentWatch
+from pace_agent.watching.watcher import Watcher
 from pace_local.terminal import Stop, check_time_limit, run_stoppable, say
 
 _DESCRIPTION = """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from pace_agent.edits import replace_once
+from pace_agent.editing.edits import replace_once
 from pace_agent.outcomes import Outcome, Proposal
 from pace_agent.tool_type import Tool, tool
 from pace_agent.workbench import Workbench

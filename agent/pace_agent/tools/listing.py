@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pace_agent.finding.search import list_files
 from pace_agent.outcomes import Outcome
-from pace_agent.search import list_files
 from pace_agent.tool_type import Tool, tool
 from pace_agent.workbench import Workbench
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pace_agent.model_plan import LONGEST_TEXT, MOST_NAMES
 from pace_agent.outcomes import Outcome, Replan
+from pace_agent.planning.model_plan import LONGEST_TEXT, MOST_NAMES
 from pace_agent.tool_type import Tool, tool
 from pace_agent.workbench import Workbench
 

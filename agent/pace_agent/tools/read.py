@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pace_agent.listing import list_files
+from pace_agent.finding.listing import list_files
 from pace_agent.outcomes import Held, Outcome
 from pace_agent.tool_type import Tool, tool
 from pace_agent.workbench import Workbench

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from pace_agent.code_blocks import is_elided
-from pace_agent.edited import check_storable, with_line_ends
+from pace_agent.editing.code_blocks import is_elided
+from pace_agent.editing.edited import check_storable, with_line_ends
 from pace_agent.errors import ToolError
 from pace_agent.outcomes import Outcome, Proposal
 from pace_agent.tool_type import Tool, tool

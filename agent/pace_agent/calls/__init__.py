@@ -1,0 +1,1 @@
+"""Tool calls in answers: their forms, the grammar that holds a model to them, and reading them."""

@@ -1,0 +1,143 @@
+"""Tool calls in what a model wrote: with prose around, never in reasoning; and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pace_agent.calls.formats import REASONING, CallFormat
+from pace_agent.tool_type import Tool
+
+_FENCE = re.compile(
+    r"^[ \t]*(`{3,})[ \t]*(tool|tool_call|json|)[ \t]*\n(.*?)^[ \t]*\1[ \t]*$", re.DOTALL | re.MULTILINE
+)
+_ARGUMENTS = ("arguments", "parameters", "args", "input")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call as it stood in an answer."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What an answer holds."""
+
+    text: str
+    """Its prose: without reasoning and without calls."""
+
+    reasoning: str
+    calls: tuple[Call, ...]
+    problems: tuple[str, ...] = field(default=())
+    """Of each call that cannot be read: what is wrong, for the model to see."""
+
+
+def parse_answer(answer: str, form: CallFormat, tools: Sequence[Tool]) -> Parsed:
+    """Find the calls of an answer.
+
+    Calls count in the form that the model was told, and as a fenced JSON object that names a tool: small
+    models mix the two up. An object in prose that names no tool is prose.
+
+    Args:
+        answer: all that the model wrote.
+        form: how it was told to call.
+        tools: that can be called.
+    """
+    reasoning, text = split_reasoning(answer)
+    names = {tool.name for tool in tools}
+    calls: list[Call] = []
+    problems: list[str] = []
+    prose, at = [], 0
+    for start, end, body, is_certain in _places(text, form):
+        if start < at:
+            continue  # within the one before
+        found, said = _read(body, names)
+        if found is None and not is_certain:
+            continue
+        prose.append(text[at:start])
+        at = end
+        calls += [] if found is None else [found]
+        problems += [] if said is None else [said]
+    prose.append(text[at:])
+    return Parsed("".join(prose).strip(), reasoning, tuple(calls), tuple(problems))
+
+
+def split_reasoning(answer: str) -> tuple[str, str]:
+    """Reasoning and the rest of an answer. Reasoning that was never ended goes to the end of it."""
+    reasoning, rest, at = [], [], 0
+    while at < len(answer):
+        openings = [(found, pair) for pair in REASONING if (found := answer.find(pair[0], at)) >= 0]
+        if not openings:
+            break
+        start, (opening, closing) = min(openings)
+        rest.append(answer[at:start])
+        end = answer.find(closing, start)
+        reasoning.append(answer[start + len(opening) : len(answer) if end < 0 else end].strip())
+        at = len(answer) if end < 0 else end + len(closing)
+    rest.append(answer[at:])
+    return "\n".join(reasoning), "".join(rest)
+
+
+def _places(text: str, form: CallFormat) -> Iterator[tuple[int, int, str, bool]]:
+    """Start, end and body of all that may be a call, in order, and whether it must be one."""
+    found = list(_in_form(text, form))
+    found += [
+        (each.start(), each.end(), each[3], each[2].startswith("tool")) for each in _FENCE.finditer(text)
+    ]
+    yield from sorted(found, key=lambda place: (place[0], not place[3]))
+
+
+def _in_form(text: str, form: CallFormat) -> Iterator[tuple[int, int, str, bool]]:
+    at = 0
+    while (start := text.find(form.opening, at)) >= 0:
+        body = start if form.starts_object else start + len(form.opening)
+        if form.closing:
+            close = text.find(form.closing, body)
+            # A missing end is forgiven where the next call begins, or the answer ends.
+            following = text.find(form.opening, body)
+            stop = min((place for place in (close, following) if place >= 0), default=len(text))
+            end = stop + len(form.closing) if stop == close else stop
+        else:
+            stop = end = _end_of_object(text, body)
+        yield start, end, text[body:stop], True
+        at = max(end, start + 1)
+
+
+def _end_of_object(text: str, start: int) -> int:
+    try:
+        return json.JSONDecoder(strict=False).raw_decode(text, start)[1]
+    except ValueError:
+        return len(text)
+
+
+def _read(body: str, names: set[str]) -> tuple[Call | None, str | None]:
+    """A call, or what is wrong with it."""
+    body = body.strip()
+    try:
+        document = json.loads(body, strict=False)
+    except (ValueError, RecursionError) as error:
+        return None, f"the call is no JSON object: {error}"
+    if isinstance(document, list) and len(document) == 1:
+        document = document[0]
+    if isinstance(document, dict) and isinstance(document.get("function"), dict):
+        document = document["function"]
+    if not isinstance(document, dict) or not isinstance(document.get("name"), str):
+        return None, 'the call has no "name"; write {"name": …, "arguments": {…}}'
+    name = document["name"]
+    given: object = next((document[key] for key in _ARGUMENTS if key in document), {})
+    if isinstance(given, str):
+        try:
+            given = json.loads(given, strict=False)
+        except (ValueError, RecursionError):
+            given = None
+    if name not in names:
+        return None, f"there is no tool {name!r}; there are {', '.join(sorted(names))}"
+    if not isinstance(given, dict):
+        return None, f'the arguments of {name!r} are no object; write "arguments": {{…}}'
+    return Call(name, given), None

@@ -1,0 +1,1 @@
+"""Files as the agent knows and writes them."""

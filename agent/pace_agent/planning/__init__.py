@@ -1,0 +1,1 @@
+"""The plan of a task, and what each of its steps reads."""

@@ -1,0 +1,1 @@
+"""What the agent may do: paths, permissions, approvals, protected files."""

@@ -1,0 +1,1 @@
+"""What the user has set: config, instructions for agents, trusted folders."""

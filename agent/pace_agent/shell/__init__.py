@@ -1,0 +1,1 @@
+"""Shell commands: split, judged, run, and their output."""

@@ -1,0 +1,1 @@
+"""What changes in a repository while the agent works, and what that makes stale."""
