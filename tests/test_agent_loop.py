@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from agent_runs import DONE, EDIT, FIX, PLAN, SHOP, Runs, call, make_repository, plan
+from agent_runs import DONE, EDIT, FIX, PLAN, QUESTION, SHOP, Runs, call, make_repository, plan
 from session_pair import TALKER
 
 from pace_agent.events import (
+    AgentEvent,
     Answer,
     Asked,
     Called,
@@ -30,6 +31,7 @@ from pace_agent.events import (
     Wrote,
 )
 from pace_local import Model
+from pace_local.errors import ConfigError
 from pace_local.testing import TinySpec
 
 
@@ -313,6 +315,27 @@ def test_a_command_runs_and_its_failure_is_told(model: Model, shop: Path) -> Non
     assert not first.ok
     assert "exit code 3" in first.result
     assert "broken" in first.result
+
+
+def test_the_user_s_own_command_runs_unasked_and_the_model_is_told(model: Model, shop: Path) -> None:
+    with Runs(model, shop, ["Noted."], mode="ask") as runs:
+        events: list[AgentEvent] = []
+        runs.agent._parts.outbox.listen(events.append)
+        assert runs.agent.run_command("echo seen by all; rm README.md")
+        assert not runs.agent.run_command("exit 3")
+        runs.run(QUESTION)
+        notes = [event.note for event in runs.of(Noted)]
+    assert not [event for event in events if isinstance(event, (Asked, Decided))]
+    assert [event.ok for event in events if isinstance(event, Returned)][:2] == [True, False]
+    assert not (shop / "README.md").exists()
+    assert "The user ran `echo seen by all; rm README.md`" in notes[0]
+    assert "seen by all" in notes[0].partition("\n")[2]
+    assert "exit code 3" in notes[1]
+
+
+def test_an_empty_command_is_refused(model: Model, shop: Path) -> None:
+    with Runs(model, shop, []) as runs, pytest.raises(ConfigError, match="empty"):
+        runs.agent.run_command(" ")
 
 
 # Memory

@@ -7,13 +7,12 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any
 
 from pace_agent.assembly import Assembly
+from pace_agent.briefing import Briefing
 from pace_agent.errors import RefusedError, StaleError, ToolError
 from pace_agent.events import (
     AgentEvent,
@@ -32,9 +31,10 @@ from pace_agent.limits import Limits
 from pace_agent.planning.machine_plan import PlannedStep
 from pace_agent.planning.task_plan import TaskPlan
 from pace_agent.safety.permissions import Mode
-from pace_agent.settings.agents_md import NAME, Instructions, changed
+from pace_agent.settings.agents_md import NAME
 from pace_agent.settings.config import AgentConfig
 from pace_agent.tool_type import Tool
+from pace_agent.undoing import Undoing
 from pace_agent.watching.changes import diff_of
 from pace_agent.watching.staleness import Excerpts
 from pace_local import Model
@@ -46,22 +46,6 @@ _STATE = 1
 
 _PATIENCE = 10.0
 """Seconds in which a run that was cancelled ends; if it waits for somebody, it is closed when it does."""
-
-_MOST_CHECKPOINTS = 16
-"""Prompts that can be taken back with their cache."""
-
-
-@dataclass(frozen=True)
-class _Mark:
-    """What a prompt can be taken back to."""
-
-    number: int
-    checkpoint: int
-    excerpts: list[dict[str, Any]]
-    prompts: tuple[str, ...]
-    instructions: Instructions
-    notes: tuple[str, ...]
-    mode: Mode
 
 
 class Agent:
@@ -134,8 +118,8 @@ class Agent:
         self.conversation = parts.conversation
         self.permissions = parts.permissions
         self._limits: Limits | None = None
-        self._marks: list[_Mark] = []
-        self._notes: list[str] = []
+        self._briefing = Briefing(parts)
+        self._undoing = Undoing(parts, self._briefing)
         self._number = 0
         self._is_running = self._is_closing = False
         self._changing = threading.RLock()
@@ -182,14 +166,14 @@ class Agent:
 
     @property
     def mode(self) -> Mode:
-        """How much is done without asking; can be set at any time."""
+        """How much is done without asking; can be set at any time, from any thread."""
         return self.permissions.mode
 
     @mode.setter
     def mode(self, mode: Mode) -> None:
         if mode is not self.permissions.mode:
             self.permissions.mode = mode
-            self.note(f"The mode is {mode.value} now.")
+            self._briefing.note_mode(mode)
 
     @property
     def plan(self) -> tuple[StepView, ...]:
@@ -251,18 +235,12 @@ class Agent:
             raise ConfigError("a run is going on; wait for its end, or cancel it")
 
     def _run(self, prompt: str, limits: Limits) -> Generator[AgentEvent, None, None]:
-        with self._changing:
-            self._check_idle()
-            self._is_running, self._worker = True, threading.get_ident()
-            self._idle.clear()
-            self._parts.cancelled.clear()
-            self._limits = limits
-        self._parts.outbox.open()
-        try:
-            with limits:
+        with self._working(limits):
+            self._parts.outbox.open()
+            try:
                 try:
-                    self._mark()
-                    self._tell_news()
+                    self._undoing.mark(self._number + 1)
+                    self._briefing.tell()
                     yield from self._parts.outbox.drain()
                     self._tell_prompt(prompt)
                 except PaceError as error:
@@ -270,17 +248,31 @@ class Agent:
                     return
                 yield from self._parts.outbox.drain()
                 yield from self._parts.loop.run(prompt, limits)
-        finally:
-            try:
-                self._save()
-                self._parts.outbox.close()
             finally:
-                with self._changing:
-                    self._limits = None
-                    self._is_running = False
-                    if self._is_closing:
-                        self._closing.close()
-                self._idle.set()
+                try:
+                    self._save()
+                finally:
+                    self._parts.outbox.close()
+
+    @contextmanager
+    def _working(self, limits: Limits) -> Iterator[None]:
+        """Keep others from working meanwhile, and let :meth:`cancel` and :meth:`close` find what goes on."""
+        with self._changing:
+            self._check_idle()
+            self._is_running, self._worker = True, threading.get_ident()
+            self._idle.clear()
+            self._parts.cancelled.clear()
+            self._limits = limits
+        try:
+            with limits:
+                yield
+        finally:
+            with self._changing:
+                self._limits = None
+                self._is_running = False
+                if self._is_closing:
+                    self._closing.close()
+            self._idle.set()
 
     def _failed(self, error: PaceError, limits: Limits) -> Iterator[AgentEvent]:
         """The prompt could not be read."""
@@ -288,8 +280,27 @@ class Agent:
         self._parts.outbox.say(Ended(reason, str(error), 0, limits.elapsed))
         yield from self._parts.outbox.drain()
 
+    def run_command(self, command: str) -> bool:
+        """Run a shell command of the user's own: nobody is asked, and the model is told what came of it.
+
+        Its events are :class:`~pace_agent.events.Called`, ``Output``, ``Returned``; :meth:`cancel` ends it.
+
+        Returns:
+            Whether it succeeded.
+
+        Raises:
+            ConfigError: for an empty command, or if a run is going on.
+        """
+        if not command.strip():
+            raise ConfigError("the command is empty; say what to run")
+        with self._working(Limits(1, None, self._interrupt)):
+            result = self._parts.toolbox.run_command(command, is_permitted=True)
+            self.note(f"The user ran `{command}`:\n{result.text}")
+            self._save()
+            return result.ok
+
     def cancel(self) -> None:
-        """End the run that is going on as soon as possible. From any thread or signal handler."""
+        """End what goes on, a run or a command, as soon as possible. From any thread or signal handler."""
         limits = self._limits
         if limits is not None:
             limits.cancel()
@@ -299,8 +310,8 @@ class Agent:
         self.session.cancel()
 
     def note(self, text: str) -> None:
-        """Have the model told something before its next turn."""
-        self._notes.append(text)
+        """Have the model told something before its next turn. From any thread."""
+        self._briefing.note(text)
 
     def edit(self, path: str, text: str, *, expected: str | None = None) -> None:
         """Give a file a new text, journalled as a change of the last prompt's.
@@ -345,49 +356,10 @@ class Agent:
             return
 
     def _before_answer(self) -> None:
-        self._tell_news()
+        self._briefing.tell()
         self._save()  # a process that is killed from here on can be gone on with
 
-    def _tell_news(self) -> None:
-        """Append what has changed since the last turn: files, AGENTS.md, the mode."""
-        while self._parts.said:
-            self._parts.warn(self._parts.said.popleft())
-        news = self._parts.watch.news()
-        for change in news.changed:
-            self._parts.outbox.say(change)
-        if news.paths:
-            self._parts.index.refresh(news.paths)
-        self._parts.planner.forget(self._excerpts.take_stale())
-        # One by one: others may be added meanwhile, from another thread.
-        notes = [self._notes.pop(0) for _ in range(len(self._notes))]
-        notes += [news.note] if news.note else []
-        now = self._parts.read_instructions()
-        said = changed(self._parts.instructions, now)
-        self._parts.instructions = now
-        if said is not None:
-            notes.append(said)
-        for note in notes:
-            self.conversation.note(self._parts.bench.fit(note))
-
     # Taking back
-
-    def _mark(self) -> None:
-        number = self._number + 1
-        while self._marks and self._marks[-1].number >= number:  # of a prompt that was not even read
-            self.session.drop_checkpoint(self._marks.pop().checkpoint)
-        self._marks.append(
-            _Mark(
-                number,
-                self.session.checkpoint(),
-                self._excerpts.as_document(),
-                tuple(self._parts.planner.prompts),
-                self._parts.instructions,
-                tuple(self._notes),
-                self.mode,
-            )
-        )
-        while len(self._marks) > _MOST_CHECKPOINTS:
-            self.session.drop_checkpoint(self._marks.pop(0).checkpoint)
 
     def undo(self) -> Undone:
         """Take back the last prompt: what it changed in files, what was said, and what the cache holds.
@@ -407,29 +379,8 @@ class Agent:
         if not self._number:
             raise ConfigError("there is no prompt to take back")
         number = self._number
-        undone = self._parts.journal.undo(number)
-        mark = self._marks.pop() if self._marks and self._marks[-1].number == number else None
-        root = self._parts.root
-        restored = tuple(_shown(path, root) for path in undone.restored)
-        removed = tuple(_shown(path, root) for path in undone.removed)
-        if mark is not None:
-            self.session.restore(mark.checkpoint)
-            self.session.drop_checkpoint(mark.checkpoint)
-            self._excerpts.take_document(mark.excerpts)
-            self._parts.planner.prompts = list(mark.prompts)
-            self._parts.instructions = mark.instructions
-            self._notes = [*mark.notes]
-            if self.mode is not mark.mode:
-                self.note(f"The mode is {self.mode.value} now.")
-            self._parts.watch.compare()
-        else:
-            files = ", ".join((*restored, *removed)) or "none"
-            self.note(f"The user took back prompt {number} and what was done for it (files: {files}).")
-        self._parts.planner.plan = TaskPlan()
+        event = self._undoing.take_back(number)
         self._number -= 1
-        self.conversation.mark_read()
-        self._parts.index.refresh([*restored, *removed])
-        event = Undone(number, restored, removed)
         self._parts.outbox.say(event)
         commands = self._parts.toolbox.commands.pop(number, [])
         if commands:
@@ -500,7 +451,3 @@ def _named_paths(prompt: str) -> Iterator[str]:
         for path in {bare, bare.rstrip(".")}:
             if path and len(path) < 500:
                 yield path
-
-
-def _shown(path: Path, root: Path) -> str:
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)

@@ -102,13 +102,21 @@ class Toolbox:
         self.calls += 1
         self._outbox.say(Called(self.calls, name, dict(arguments)))
 
-    def call(self, name: str, arguments: Mapping[str, Any], *, is_announced: bool = False) -> Result:
+    def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        is_announced: bool = False,
+        is_permitted: bool = False,
+    ) -> Result:
         """Run a tool.
 
         Args:
             name: of the tool.
             arguments: as they stood in the call.
             is_announced: whether :meth:`announce` was called for it.
+            is_permitted: whether it is the user's own call, which nobody is asked about.
 
         Raises:
             NotAllowed: if it needs a permission and nobody is there to ask.
@@ -120,7 +128,7 @@ class Toolbox:
         if name not in self.tools or self.tools[name].need != "nothing":
             self.refused = ""
         try:
-            result = self._run(number, name, arguments)
+            result = self._run(number, name, arguments, is_permitted)
         except RefusedError as error:
             self.refused = str(error)
             result = Result(False, f"Refused: {error}")
@@ -147,13 +155,17 @@ class Toolbox:
             stale = self.bench.excerpts.changed(shown, proposal.after.text)
             self._outbox.say(Changed(shown, "agent", diff, stale))
 
-    def run_command(self, command: str) -> Result:
+    def run_command(self, command: str, *, is_permitted: bool = False) -> Result:
         """Run a shell command as the tool ``shell`` does.
+
+        Args:
+            command: to run.
+            is_permitted: as for :meth:`call`.
 
         Raises:
             NotAllowed: as :meth:`call`.
         """
-        return self.call("shell", {"command": command})
+        return self.call("shell", {"command": command}, is_permitted=is_permitted)
 
     def changed(self) -> tuple[str, ...]:
         """Files that were changed since the prompt that is worked on, from the repository."""
@@ -174,13 +186,14 @@ class Toolbox:
 
     # One call
 
-    def _run(self, number: int, name: str, arguments: Mapping[str, Any]) -> Result:
+    def _run(self, number: int, name: str, arguments: Mapping[str, Any], is_permitted: bool) -> Result:
         tool = self.tools.get(name)
         if tool is None:
             raise ToolError(f"there is no tool {name!r}; there are {', '.join(self.tools)}")
         given = tool.check(arguments)
         self._arguments = json.dumps(given, ensure_ascii=False, default=str) if given else ""
-        self._permit(number, _request(tool, given))
+        if not is_permitted:
+            self._permit(number, _request(tool, given))
         began = time.time()
         try:
             outcome = tool.function(**given)
