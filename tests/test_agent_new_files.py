@@ -6,7 +6,8 @@ import pytest
 from agent_runs import SHOP, make_repository
 
 from pace_agent.editing.new_files import new_files
-from pace_agent.planning.machine_plan import machine_plan, parse_plan
+from pace_agent.planning.machine_plan import machine_plan
+from pace_agent.planning.model_plan import parse_plan
 from pace_agent.repository.index import RepositoryIndex
 
 

@@ -28,7 +28,7 @@ from pace_agent.events import (
     Warned,
 )
 from pace_agent.limits import Limits
-from pace_agent.planning.machine_plan import PlannedStep
+from pace_agent.planning.planned_step import PlannedStep
 from pace_agent.planning.task_plan import TaskPlan
 from pace_agent.safety.permissions import Mode
 from pace_agent.settings.agents_md import NAME

@@ -20,7 +20,6 @@ from pace_agent.planning.intent import (
     options_in,
     rename_in,
 )
-from pace_agent.planning.model_plan import parse_plan, plan_schema
 from pace_agent.planning.planned_step import PlannedStep
 from pace_agent.repository.file_facts import Place, is_code
 from pace_agent.repository.index import RepositoryIndex
@@ -29,8 +28,6 @@ from pace_agent.repository.path_names import is_test
 from pace_agent.repository.references import References, references, without_data
 from pace_agent.repository.rename_places import rename_places
 from pace_agent.repository.used_definitions import used_by
-
-__all__ = ["PlannedStep", "machine_plan", "parse_plan", "plan_schema"]
 
 _MOST_RENAMED = 24
 """Steps of a renaming; if it takes more, there is one for each file."""

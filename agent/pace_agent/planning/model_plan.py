@@ -1,11 +1,10 @@
-"""What a model wrote as its plan, made usable; and the schema that holds it to the form."""
+"""What a model wrote as its plan, made usable."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from pace_agent.editing.new_files import new_files
 from pace_agent.planning.planned_step import PlannedStep
@@ -13,11 +12,15 @@ from pace_agent.repository.file_facts import Place
 from pace_agent.repository.index import RepositoryIndex
 
 MOST_STEPS = 12
-"""Of a plan that is taken; the schema allows fewer."""
+"""Of a plan that is taken; the tool that takes it allows fewer."""
+
 MOST_WRITTEN = 8
 MOST_NAMES = 6
+"""Files, and symbols, of a step."""
+
 LONGEST_TEXT = 200
 """Characters of what a step does."""
+
 LONGEST_NAME = 120
 
 _TEXT_KEYS = ("do", "text", "step", "description", "task", "title")
@@ -32,33 +35,6 @@ _ONLY_LOOKS = re.compile(
     r"create))",
     re.IGNORECASE,
 )
-
-
-def plan_schema() -> dict[str, Any]:
-    """The JSON schema of a plan as a model is to write it."""
-    names = {
-        "type": "array",
-        "maxItems": MOST_NAMES,
-        "items": {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME},
-    }
-    step = {
-        "type": "object",
-        "properties": {
-            "do": {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT},
-            "files": names,
-            "symbols": names,
-        },
-        "required": ["do", "files", "symbols"],
-        "additionalProperties": False,
-    }
-    return {
-        "type": "object",
-        "properties": {
-            "steps": {"type": "array", "minItems": 1, "maxItems": MOST_WRITTEN, "items": step},
-        },
-        "required": ["steps"],
-        "additionalProperties": False,
-    }
 
 
 def parse_plan(document: object, index: RepositoryIndex) -> tuple[PlannedStep, ...] | None:

@@ -15,7 +15,8 @@ from pace_agent.events import AgentEvent, Planned, StepStarted, Warned
 from pace_agent.limits import Limits
 from pace_agent.outbox import Outbox
 from pace_agent.outcomes import Lines
-from pace_agent.planning.machine_plan import machine_plan, parse_plan
+from pace_agent.planning.machine_plan import machine_plan
+from pace_agent.planning.model_plan import parse_plan
 from pace_agent.planning.reads import Excerpt, Known, Reads, complete_reads
 from pace_agent.planning.task_plan import TaskPlan, TaskStep
 from pace_agent.prompts import plan_request

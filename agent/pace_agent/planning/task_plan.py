@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from pace_agent.events import StepState, StepView
-from pace_agent.planning.machine_plan import PlannedStep
+from pace_agent.planning.planned_step import PlannedStep
 
 
 @dataclasses.dataclass

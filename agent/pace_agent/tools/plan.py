@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from pace_agent.outcomes import Outcome, Replan
-from pace_agent.planning.model_plan import LONGEST_TEXT, MOST_NAMES
+from pace_agent.planning.model_plan import LONGEST_NAME, LONGEST_TEXT, MOST_NAMES, MOST_WRITTEN
 from pace_agent.tool_type import Tool, tool
 from pace_agent.workbench import Workbench
+
+_Name = Annotated[str, Field(max_length=LONGEST_NAME)]
 
 
 class PlannedStep(BaseModel):
@@ -16,15 +20,15 @@ class PlannedStep(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     do: str = Field(max_length=LONGEST_TEXT)
-    files: list[str] = Field(default_factory=list, max_length=MOST_NAMES)
-    symbols: list[str] = Field(default_factory=list, max_length=MOST_NAMES)
+    files: list[_Name] = Field(default_factory=list, max_length=MOST_NAMES)
+    symbols: list[_Name] = Field(default_factory=list, max_length=MOST_NAMES)
 
 
 def make(bench: Workbench) -> Tool:
     """Sets the steps that are still to do."""
 
     @tool("nothing")
-    def plan(steps: list[PlannedStep]) -> Outcome:
+    def plan(steps: Annotated[list[PlannedStep], Field(max_length=MOST_WRITTEN)]) -> Outcome:
         """Write down the steps still to do, a few, each with the files and symbols that it needs.
 
         Args:
