@@ -8,7 +8,7 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -114,12 +114,24 @@ def main(argv: Sequence[str] | None = None, more: Sequence[Command] = ()) -> int
         more: commands beside the library's own.
     """
     words = sys.argv[1:] if argv is None else list(argv)
+    return guarded(lambda: _run(words, more))
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """Do the work of a command; what goes wrong is said in a line on stderr.
+
+    Args:
+        work: returns an exit code.
+
+    Returns:
+        The exit code.
+    """
     # An answer or a path may hold what the terminal's encoding lacks.
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
-            return _run(words, more)
+            return work()
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()

@@ -155,7 +155,7 @@ class Explanation:
 def explain(session: SessionView) -> Explanation:
     """Say what a session holds and why; the session stays as it is."""
     residents, eviction = session.residents, session.last_eviction
-    judged = _Judged(eviction, residents.token_index, session.segments)
+    judged = Judged(eviction, residents.token_index, session.segments)
     evicted, needed = _evicted(session, eviction) if eviction else ((), None)
     return Explanation(
         policy=session.policy.name,
@@ -173,8 +173,14 @@ def explain(session: SessionView) -> Explanation:
     )
 
 
-class _Judged:
-    """What the last eviction said about those who are resident now."""
+class Judged:
+    """What the last eviction said about those who are resident now.
+
+    Args:
+        eviction: the last one; None: there was none.
+        token_index: of the residents, shape [n].
+        segments: of the session.
+    """
 
     def __init__(
         self, eviction: Eviction | None, token_index: npt.NDArray[np.int64], segments: SegmentTable
@@ -219,7 +225,7 @@ def _step_words(reads: Sequence[Read], segments: SegmentTable) -> dict[int, str]
     return words
 
 
-def _runs(*columns: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
+def neighbours(*columns: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
     """First rank and end of each run of neighbours: the first column counts on, the others stay the same."""
     n = len(columns[0])
     if not n:
@@ -231,12 +237,12 @@ def _runs(*columns: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
     yield from itertools.pairwise(edges)
 
 
-def _segments(session: SessionView, judged: _Judged) -> Iterator[ResidentSegment]:
+def _segments(session: SessionView, judged: Judged) -> Iterator[ResidentSegment]:
     residents = session.residents
     index, position, segment_ids = residents.token_index, residents.position, residents.segment
     merged = session.merged.largest() if session.merged is not None else {}
     parts: dict[int, list[Part]] = {}
-    for first, end in _runs(index, segment_ids, judged.reasons):
+    for first, end in neighbours(index, segment_ids, judged.reasons):
         segment = session.segments[int(segment_ids[first])]
         scores = judged.scores[first:end]
         is_judged = int(judged.reasons[first]) >= 0
@@ -293,7 +299,7 @@ def _evicted(session: SessionView, eviction: Eviction) -> tuple[tuple[EvictedSeg
         end = int(np.searchsorted(index, segment.end))
         texts = [
             _text(session, segment, int(index[first + a]), int(index[first + b - 1]) + 1)
-            for a, b in _runs(index[first:end])
+            for a, b in neighbours(index[first:end])
         ]
         highest = float(scores[first:end].max())
         reason = _why_gone(segment, highest, needed)
@@ -320,7 +326,7 @@ def _pool(session: SessionView) -> Iterator[PoolPart]:
     index = np.array([i for i, _ in held], dtype=np.int64)
     scores = np.array([score for _, score in held], dtype=np.float64)
     owner = np.array([session.segments.at(i).id for i, _ in held], dtype=np.int64)
-    for first, end in _runs(index, owner):
+    for first, end in neighbours(index, owner):
         segment = session.segments[int(owner[first])]
         start, last = int(index[first]), int(index[end - 1])
         yield PoolPart(

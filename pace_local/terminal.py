@@ -79,8 +79,22 @@ class Stop:
                 self._actions.remove(action)
 
 
-def prepare_model(flag: str | None, stop: Stop, *, quiet: bool = False) -> ResolvedModel:
+def prepare_model(
+    flag: str | None,
+    stop: Stop,
+    *,
+    quiet: bool = False,
+    tell: Callable[[str], None] | None = None,
+    watch: Callable[[int, int, str], None] | None = None,
+) -> ResolvedModel:
     """Choose a model, say which and why, and fetch it if it is not here.
+
+    Args:
+        flag: a model that was named; None: as settings or the machine have it.
+        stop: a request to stop.
+        quiet: whether nothing is said.
+        tell: takes lines for a person; None: stderr.
+        watch: takes bytes done, bytes in all, and what is fetched; None: a line of progress on stderr.
 
     Raises:
         ModelError, StorageError, ConfigError: if that fails.
@@ -88,19 +102,19 @@ def prepare_model(flag: str | None, stop: Stop, *, quiet: bool = False) -> Resol
     """
     choice = selected_model(flag, accelerators() if not flag else [], available_memory())
     line = ProgressLine()
-    tell = (lambda _line: None) if quiet else line.say
-    tell(f"model: {choice.reason}")
+    say_line = tell or ((lambda _line: None) if quiet else line.say)
+    show = watch or ((lambda _done, _total, _what: None) if quiet else line)
+    say_line(f"model: {choice.reason}")
     fetching = threading.get_ident()
 
     def progress(done: int, total: int, what: str) -> None:
         # Only the thread that fetches can be stopped by an error; the one that watches pip cannot.
         if threading.get_ident() == fetching:
             stop.raise_if_asked()
-        if not quiet:
-            line(done, total, what)
+        show(done, total, what)
 
     try:
-        return resolve_model(choice.reference, progress=progress, say=tell)
+        return resolve_model(choice.reference, progress=progress, say=say_line)
     finally:
         line.close()
 

@@ -35,12 +35,13 @@ from pace_agent.events import (
     as_dict,
     from_dict,
 )
-from pace_agent.headless import harmless, is_abandoned, print_error, run_headless
+from pace_agent.headless import is_abandoned, print_error, run_headless
 from pace_agent.reporting.event_lines import diff_lines, line_of
 from pace_agent.reporting.progress import Progress
 from pace_agent.reporting.run_summary import EXIT_CODES, RunSummary
 from pace_agent.testing import FakeAgent
 from pace_local.errors import FileError, ModelError
+from pace_local.harmless_text import harmless
 
 STARTED = Started("tide", "/repository", "coder-1b", "guided", "ask", "pace_focus", 2048, 8192)
 DIFF = "--- a.py\n+++ a.py\n@@ -1,2 +1,3 @@\n-x = 1\n+++x\n+y = 2\n z = 3\n"

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pace_agent.errors import ToolError
-from pace_agent.shell.output import Output, harmless
+from pace_agent.shell.output import Output, settled
 from pace_agent.shell.running import Ending, Shell, clean_environment, shell_program
 from pace_local.errors import ConfigError
 
@@ -241,9 +241,9 @@ def test_control_sequences_and_broken_text_are_harmless(shell: Shell) -> None:
     | st.text(max_size=40)
 )
 def test_nothing_harmful_is_left(text: str) -> None:
-    shown = harmless(text)
+    shown = settled(text)
     assert all(c.isprintable() or c in "\n\t\u3000" for c in shown)
-    assert harmless(shown) == shown
+    assert settled(shown) == shown
     assert shown.count("\n") <= text.count("\n")
 
 
@@ -261,7 +261,7 @@ def test_output_is_bounded_and_whole_in_its_file(
     output.close()
     assert output.size == len(data)
     if output.file is None:
-        assert text == harmless(data.decode())
+        assert text == settled(data.decode())
         assert len(text) <= 200
     else:
         assert path.read_bytes() == data

@@ -33,6 +33,7 @@ from pace_agent.safety.paths import Territory
 from pace_agent.safety.permissions import Mode, Permissions
 from pace_agent.sessions.journal import Journal
 from pace_agent.sessions.log import SessionFolder, delete
+from pace_agent.sessions.view_file import ViewFile
 from pace_agent.settings.agents_md import MOST_BYTES, Instructions, read_instructions
 from pace_agent.settings.config import AgentConfig
 from pace_agent.settings.trust import TrustStore
@@ -134,6 +135,9 @@ class Assembly:
         self.tools = [*make_tools(self.bench), *plugin_tools(self.bench, self.warn), *tools]
         _check_names(self.tools)
         self.session = self._session()
+        shown = None if self.folder is None else ViewFile(self.folder.path, self.session)
+        if shown is not None:
+            self.outbox.listen(shown.hear)
         self._tell_start()
         self.toolbox = Toolbox(self.tools, self.bench, self.permissions, self.journal, self.outbox, approve)
         self.toolbox.on_ran = self.watch.ran
@@ -142,6 +146,8 @@ class Assembly:
         self.planner = Planner(self.conversation, self.bench, self.index, self.outbox, self._room())
         self.planner.shows_places = self.style == "guided"
         self.loop = self._loop()
+        if shown is not None:
+            shown.write()  # what was read since the start, for who looks on before anything is asked
         self._is_ready = True
         for warning in (*self.instructions.warnings, *self.permissions.warnings):
             self.warn(warning)

@@ -21,9 +21,14 @@ COMMANDS = (
 """The agent's commands."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code; see :func:`pace_local.cli.main`."""
-    return cli.main(argv, more=COMMANDS)
+def main(argv: Sequence[str] | None = None, more: Sequence[Command] = ()) -> int:
+    """Run the command line and return its exit code; see :func:`pace_local.cli.main`.
+
+    Args:
+        argv: words after the program's name; None: those that the process was started with.
+        more: commands beside the agent's and the library's; they come first.
+    """
+    return cli.main(argv, more=(*more, *COMMANDS))
 
 
 if __name__ == "__main__":

@@ -156,6 +156,18 @@ class Conversation:
         self.session.recall(name)
         return True
 
+    def recall(self, name: str) -> None:
+        """Have a segment back because the user asks for it, which is no plan miss.
+
+        Raises:
+            PaceError: as :meth:`bring`.
+        """
+        self._planned, planned = None, self._planned
+        try:
+            self.session.recall(name)
+        finally:
+            self._planned = planned
+
     def release(self, name: str) -> None:
         """Evict a segment that says what is no longer so, or is of no more use."""
         if name in self.session.segments and not self.session.segments.named(name).pinned:

@@ -7,7 +7,6 @@ import os
 import select
 import stat
 import sys
-import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO
@@ -18,12 +17,11 @@ from pace_agent.reporting.event_lines import is_result
 from pace_agent.reporting.progress import Progress
 from pace_agent.reporting.run_summary import EXIT_CODES, RunSummary
 from pace_local.errors import FileError, InputError, PaceError, StorageError
+from pace_local.harmless_text import harmless
 from pace_local.wording import jsonable
 
 OutputFormat = Literal["text", "json", "stream-json"]
 """The answer; one object at the end; every event as a line of JSON."""
-
-_BIDIRECTIONAL = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 class Runs(Protocol):
@@ -169,17 +167,6 @@ def is_abandoned(stream: TextIO | None) -> bool:
     poll = select.poll()
     poll.register(descriptor, 0)
     return any(found & (select.POLLERR | select.POLLHUP) for _, found in poll.poll(0))
-
-
-def harmless(text: str) -> str:
-    """A text that moves no cursor and turns no line around: a terminal obeys nothing in it.
-
-    Line ends and tabs stay; ``·`` stands for every other control character.
-    """
-    return "".join(
-        "·" if (unicodedata.category(one) == "Cc" and one not in "\n\t") or one in _BIDIRECTIONAL else one
-        for one in text.replace("\r\n", "\n")
-    )
 
 
 def _text(ended: Ended) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 
-from pace_agent.shell.output import harmless
+from pace_agent.shell.output import settled
 from pace_local.errors import InputError
 
 _LEAST = 40
@@ -51,7 +51,7 @@ def shown(output: str, limit_characters: int) -> str:
     """
     if limit_characters < _LEAST:
         raise InputError(f"{limit_characters} characters show nothing of an output; give at least {_LEAST}")
-    text = "\n".join(line.rstrip() for line in harmless(output).split("\n")).strip("\n")
+    text = "\n".join(line.rstrip() for line in settled(output).split("\n")).strip("\n")
     if len(text) <= limit_characters:
         return text
     longest = max(_LEAST // 2, limit_characters // 3)

@@ -11,7 +11,7 @@ from pace_agent.checking.failure_excerpt import shown
 from pace_agent.checking.failure_forms import Trace
 from pace_agent.checking.failure_paths import RepositoryPaths
 from pace_agent.checking.failure_reader import Reader
-from pace_agent.shell.output import harmless
+from pace_agent.shell.output import settled
 
 __all__ = ["FailurePlace", "Failures", "parse_failures", "shown"]
 
@@ -71,7 +71,7 @@ def parse_failures(output: str, repository: Path) -> Failures:
     if len(output) > _LONGEST_OUTPUT:
         half = _LONGEST_OUTPUT // 2
         output = f"{output[:half]}\n… bytes left out …\n{output[-half:]}"
-    text = "\n".join(line[:_LONGEST_LINE] for line in harmless(output).split("\n"))
+    text = "\n".join(line[:_LONGEST_LINE] for line in settled(output).split("\n"))
     reader = Reader(text)
     paths = RepositoryPaths(repository)
     found = [(trace, list(_places(trace, paths, repository))) for trace in reader.traces]

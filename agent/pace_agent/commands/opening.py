@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pace_agent.events import AgentEvent
+from pace_agent.events import AgentEvent, Answer, Asked
 from pace_agent.repository.git_state import top_of
 from pace_agent.sessions.log import list_sessions, session_path
 from pace_agent.sessions.places import SESSION, is_missing
@@ -20,6 +21,7 @@ from pace_agent.settings.trust import TrustStore
 from pace_local.errors import FileError
 from pace_local.model import Model
 from pace_local.policies import POLICIES
+from pace_local.sampling import Writer
 from pace_local.terminal import Stop, prepare_model, say
 
 if TYPE_CHECKING:
@@ -78,8 +80,20 @@ def repository_of(arguments: argparse.Namespace) -> Path:
     return Path(os.path.realpath(folder))
 
 
-def load(arguments: argparse.Namespace, repository: Path, *, max_turns: int | None = None) -> Loaded:
-    """The settings, with the options before all else; says on stderr what a user should know of them.
+def load(
+    arguments: argparse.Namespace,
+    repository: Path,
+    *,
+    max_turns: int | None = None,
+    tell: Callable[[str], None] = say,
+) -> Loaded:
+    """The settings, with the options before all else.
+
+    Args:
+        arguments: parsed.
+        repository: the folder to work in.
+        max_turns: an option of a command.
+        tell: told what a user should know of the settings, a line each.
 
     Raises:
         ConfigError: a setting or a config file that cannot be used.
@@ -105,24 +119,54 @@ def load(arguments: argparse.Namespace, repository: Path, *, max_turns: int | No
         max_turns=max_turns,
     )
     if top_of(repository) is None:
-        say(f"note: {repository} is in no git repository; there is no commit to go back to")
+        tell(f"note: {repository} is in no git repository; there is no commit to go back to")
     if not is_trusted:
-        say(
+        tell(
             f"note: {repository} is not trusted: no AGENTS.md and no settings of its own are read; "
             "--trust trusts it from now on"
         )
     for warning in (*trusted.warnings, *loaded.warnings):
-        say(f"warning: {warning}")
+        tell(f"warning: {warning}")
     return loaded
+
+
+@dataclass(frozen=True)
+class Screen:
+    """What an agent is given by who shows it; what is left out is as without a screen."""
+
+    approve: Callable[[Asked], Answer] | None = None
+    listen: Callable[[AgentEvent], None] = lambda _event: None
+    tell: Callable[[str], None] = say
+    """Takes lines for a person."""
+
+    fetching: Callable[[int, int, str], None] | None = None
+    """Takes bytes done, bytes in all, and what of the model is fetched."""
+
+    loading: Callable[[float], None] = lambda _share: None
+    """Takes the share of the model that is loaded, 0 to 1."""
+
+    writer: Writer | None = None
+    """Writes answers in the model's place."""
 
 
 @contextmanager
 def open_agent(
-    arguments: argparse.Namespace, repository: Path, loaded: Loaded, stop: Stop
+    arguments: argparse.Namespace,
+    repository: Path,
+    loaded: Loaded,
+    stop: Stop,
+    screen: Screen | None = None,
 ) -> Iterator[Agent]:
     """The agent that options and settings describe, with its model; closed at the end.
 
     While it runs, a request to stop cancels it.
+
+    Args:
+        arguments: parsed.
+        repository: the folder to work in.
+        loaded: settings.
+        stop: a request to stop.
+        screen: shows it; None: nobody does.
 
     Raises:
         ConfigError, FileError: there is no session to go on with.
@@ -130,28 +174,39 @@ def open_agent(
         CancelledError: it was asked to stop meanwhile.
         Whatever :class:`pace_agent.Agent` raises.
     """
-    session = _session(arguments, repository)
-    resolved = prepare_model(_model(loaded), stop)
+    screen = Screen() if screen is None else screen
+    session = session_of(arguments, repository)
+    resolved = prepare_model(_model(loaded, screen.tell), stop, tell=screen.tell, watch=screen.fetching)
     stop.raise_if_asked()
     from pace_agent import Agent
 
     opened: list[Agent] = []
 
-    def listen(_event: AgentEvent) -> None:
-        # Before a run has begun there is nothing to cancel: a request that came then is made here.
-        if stop.reason is not None and opened:
+    def listen(event: AgentEvent) -> None:
+        screen.listen(event)
+        # Where there is no run to cancel yet, a request that came then is made here.
+        if stop.reason is not None:
+            if not opened:
+                raise stop.reason
             opened[0].cancel()
 
+    def progress(share: float) -> bool:
+        screen.loading(share)
+        return stop.reason is None
+
+    scripted: dict[str, Any] = {} if screen.writer is None else {"writer": screen.writer}
     with (
-        Model.load(resolved.path, progress=lambda _share: stop.reason is None) as model,
+        Model.load(resolved.path, progress=progress) as model,
         Agent(
             model,
             repository,
             config=loaded.config,
+            approve=screen.approve,
             extra_folders=[Path(folder).expanduser() for folder in arguments.add_dir],
             session=session,
             resume=arguments.is_continued or arguments.resume is not None,
             listener=listen,
+            **scripted,
         ) as agent,
         stop.calling(agent.cancel),
     ):
@@ -160,8 +215,12 @@ def open_agent(
         yield agent
 
 
-def _session(arguments: argparse.Namespace, repository: Path) -> str | None:
-    """The name of the session; None: a new one, empty: not kept."""
+def session_of(arguments: argparse.Namespace, repository: Path) -> str | None:
+    """The name of the session; None: a new one, empty: not kept.
+
+    Raises:
+        FileError, StorageError: there is no session to go on with.
+    """
     if arguments.no_save:
         return ""
     if arguments.is_continued:
@@ -180,8 +239,8 @@ def _session(arguments: argparse.Namespace, repository: Path) -> str | None:
     return resumed
 
 
-def _model(loaded: Loaded) -> str | None:
+def _model(loaded: Loaded, tell: Callable[[str], None]) -> str | None:
     """The model that was named; None: as the environment, the user's config file or the machine has it."""
     if loaded.sources["model"] not in (GIVEN, DEFAULT):
-        say(f"model: set by {loaded.sources['model']}")
+        tell(f"model: set by {loaded.sources['model']}")
     return loaded.config.model or None

@@ -62,12 +62,13 @@ def write_private(path: Path, content: Mapping[str, Any]) -> None:
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def put_private(path: Path, data: bytes) -> None:
+def put_private(path: Path, data: bytes, *, is_lasting: bool = True) -> None:
     """Give a file a content in one step, readable by its user alone; it is on the device when this returns.
 
     Args:
         path: in a folder that is there.
         data: the whole content.
+        is_lasting: False for what need not outlive a power cut: nothing waits for the device then.
 
     Raises:
         OSError: if it cannot be written; what was there is as it was.
@@ -80,13 +81,15 @@ def put_private(path: Path, data: bytes) -> None:
             os.fchmod(file.fileno(), stat.S_IRUSR | stat.S_IWUSR)
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if is_lasting:
+                os.fsync(file.fileno())
         os.replace(draft, path)
     except BaseException:
         with suppress(OSError):
             os.unlink(draft)
         raise
-    sync_folder(path.parent)
+    if is_lasting:
+        sync_folder(path.parent)
 
 
 @contextmanager

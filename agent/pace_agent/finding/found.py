@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pace_agent.repository.walk import shown
-from pace_agent.shell.output import harmless
+from pace_agent.shell.output import settled
 
 LONGEST_LINE = 200
 """Characters of a matching line that are kept."""
@@ -35,7 +35,7 @@ class Match:
 
     def __str__(self) -> str:
         """As a model is shown it, on one line."""
-        return f"{shown(self.path)}:{self.line}: {harmless(self.text)}"
+        return f"{shown(self.path)}:{self.line}: {settled(self.text)}"
 
 
 def match_of(path: str, text: str, line: int, start: int, end: int) -> Match:

@@ -11,8 +11,9 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
+from types import TracebackType
 from typing import BinaryIO
 
 from pace_agent.events import AgentEvent, Prompted, Undone, as_dict, from_dict
@@ -27,6 +28,8 @@ TimedEvent = tuple[float, AgentEvent]
 """When, in seconds since 1970, and what."""
 
 _BLOCK = 1 << 16
+_TYPE = re.compile(rb'\{"at": [^,"]+, "type": "(\w+)"')
+"""How a line begins; those of other types need not be decoded."""
 _PROMPT = re.compile(rb'\{"at": [^,"]+, "type": "(?:prompted|undone)"')
 """How a line begins that counts prompts; others need not be decoded to count them."""
 
@@ -146,6 +149,77 @@ def count_prompts(path: Path) -> tuple[str, int]:
     return first, count
 
 
+class EventReader:
+    """Reads a session's events while a process logs them; takes no lock, and writes nothing.
+
+    If the file was cut, it goes on behind what is left: nothing comes twice, unless the session was deleted
+    and another one began under its name. Use it as a context manager, or close it.
+
+    Args:
+        folder: of the session; :func:`pace_agent.sessions.places.session_path` gives it.
+        from_start: whether the events that are there already come first.
+        types: of events; lines of others are not decoded. None: all.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], *, from_start: bool = True, types: Iterable[str] | None = None
+    ) -> None:
+        self.is_gone = False
+        """Whether the session's folder was not there when it was looked for last."""
+        self.files = 0
+        """Files so far. The second is that of another session which began under the name of the first."""
+        self._folder = folder
+        self._from_start = from_start
+        self._types = None if types is None else frozenset(each.encode() for each in types)
+        self._held: BinaryIO | None = None  # as long as it is open, no other file can have its number
+        self._at = 0
+
+    def news(self) -> Generator[TimedEvent, None, None]:
+        """Events since the last time, up to the last whole line; the next time goes on where this is left."""
+        path = Path(self._folder) / EVENTS
+        self.is_gone = False
+        try:
+            status = os.stat(path)
+            if self._held is None or not os.path.samestat(os.fstat(self._held.fileno()), status):
+                self._at = 0 if self._held is not None or self._from_start else status.st_size
+                self.close()
+                self._held = path.open("rb", buffering=0)
+                self.files += 1
+            # A file object of its own each time: one that is kept may have read what was cut since.
+            with os.fdopen(os.dup(self._held.fileno()), "rb") as file:
+                self._at = _line_start(file, self._at)
+                file.seek(self._at)
+                for line in whole_lines(file):
+                    self._at += len(line)
+                    event = _event(line) if self._is_wanted(line) else None
+                    if event is not None:
+                        yield event
+        except OSError:
+            self.is_gone = not os.path.isdir(self._folder)
+
+    def _is_wanted(self, line: bytes) -> bool:
+        if self._types is None:
+            return True
+        found = _TYPE.match(line)
+        return found is not None and found[1] in self._types
+
+    def close(self) -> None:
+        """Close the file. Safe to call twice."""
+        held, self._held = self._held, None
+        if held is not None:
+            held.close()
+
+    def __enter__(self) -> EventReader:
+        """The reader itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+
 def _wait() -> bool:
     time.sleep(0.1)
     return False
@@ -154,46 +228,21 @@ def _wait() -> bool:
 def follow(
     folder: str | os.PathLike[str], *, from_start: bool = True, pause: Callable[[], bool] = _wait
 ) -> Iterator[TimedEvent]:
-    """Events of a session while a process logs them; this takes no lock, and writes nothing.
+    """Events of a session while a process logs them, as :class:`EventReader` has them.
 
-    Ends when the folder is gone. If the file was cut, it goes on behind what is left: nothing comes twice,
-    unless the session was deleted and another one began under its name.
+    Ends when the folder is gone.
 
     Args:
-        folder: of the session; :func:`pace_agent.sessions.places.session_path` gives it.
+        folder: of the session.
         from_start: whether the events that are there already come first.
         pause: waits a while when there is nothing new, and says whether to end; else it is looked for again
             after a tenth of a second.
     """
-    path = Path(folder) / EVENTS
-    held: BinaryIO | None = None  # as long as it is open, no other file can have its number
-    at = 0
-    try:
+    with EventReader(folder, from_start=from_start) as reader:
         while True:
-            try:
-                status = os.stat(path)
-                if held is None or not os.path.samestat(os.fstat(held.fileno()), status):
-                    at = 0 if held is not None or from_start else status.st_size
-                    if held is not None:
-                        held.close()
-                    held = path.open("rb", buffering=0)
-                # A file object of its own each time: one that is kept may have read what was cut since.
-                with os.fdopen(os.dup(held.fileno()), "rb") as file:
-                    at = _line_start(file, at)
-                    file.seek(at)
-                    for line in whole_lines(file):
-                        at += len(line)
-                        event = _event(line)
-                        if event is not None:
-                            yield event
-            except OSError:
-                if not os.path.isdir(folder):
-                    return
-            if pause():
+            yield from reader.news()
+            if reader.is_gone or pause():
                 return
-    finally:
-        if held is not None:
-            held.close()
 
 
 def whole_lines(lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -6,9 +6,11 @@
         session.json    the repository, and when the session began; without it the folder is none
         events.jsonl    every event, see pace_agent.sessions.events
         state.json      what an agent needs to go on
+        memory.json     what the model's memory holds, for who looks on, see pace_agent.sessions.view_file
         journal/        changes of files, see pace_agent.sessions.journal
         output/         long outputs of commands
         kv/             the library's session, which makes it
+        worker.log      what libraries print in the process that has the session
         lock            held by the process that has the session
 """
 
@@ -34,9 +36,11 @@ AGENTS_DIR_VARIABLE = "PACE_AGENTS_DIR"
 
 SESSION = "session.json"
 STATE = "state.json"
+VIEW = "memory.json"
 JOURNAL = "journal"
 OUTPUT = "output"
 KV = "kv"
+LOG = "worker.log"
 LOCK = "lock"
 
 _FORMAT = 1
@@ -46,7 +50,8 @@ _MOST_AT_A_TIME = 1_000
 _DRAFT = r"(\.[0-9a-f]{8}\.new)?"
 """What the name of a file ends in that was not yet whole when its writer was killed."""
 _PART = re.compile(
-    rf"({re.escape(SESSION)}|{re.escape(STATE)}){_DRAFT}|{re.escape(EVENTS)}|{JOURNAL}|{OUTPUT}|{KV}|{LOCK}"
+    rf"({re.escape(SESSION)}|{re.escape(STATE)}|{re.escape(VIEW)}){_DRAFT}"
+    rf"|{re.escape(EVENTS)}|{JOURNAL}|{OUTPUT}|{KV}|{re.escape(LOG)}|{LOCK}"
 )
 
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pace_agent.errors import ToolError
+from pace_local.harmless_text import harmless
 
 _ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
@@ -18,14 +19,13 @@ _ESCAPES = re.compile(
     r"|\x9b[0-?]*[ -/]*[@-~]"
 )
 _OVERSTRUCK = re.compile(r"[^\n]\x08")
-_KEPT = frozenset("\n\t")
 
 
-def harmless(text: str) -> str:
-    """A text without anything that a terminal obeys.
+def settled(text: str) -> str:
+    """What a terminal would show of an output in the end, harmless.
 
-    Escape sequences go; of a line that was written over again and again the last state stays; what is still
-    not printable becomes ``·``, direction marks included.
+    Escape sequences go; of a line that was written over again and again the last state stays; ``·`` stands
+    for what is not seen, direction marks included.
     """
     text = _ESCAPES.sub("", text.replace("\r\n", "\n"))
     while "\x08" in text:
@@ -35,9 +35,7 @@ def harmless(text: str) -> str:
         text = shorter
     if "\r" in text:
         text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
-    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in _KEPT or c == "\u3000" else "·" for c in text)
+    return harmless(text, is_strict=True)
 
 
 class Output:
@@ -117,7 +115,7 @@ class Output:
             whole = bytes(self._head) + b"".join(self._tail)
             is_whole = len(whole) == self.size
             if is_whole:
-                text = harmless(whole.decode(errors="replace"))
+                text = settled(whole.decode(errors="replace"))
                 if len(text) <= self._shown:
                     return text
                 if self._descriptor is None and not self._is_closed and self._problem is None:
@@ -125,8 +123,8 @@ class Output:
                     self._keep(whole[: self._most])
                 head = tail = text
             else:
-                head = harmless(bytes(self._head).decode(errors="ignore"))
-                tail = harmless(b"".join(self._tail).decode(errors="replace"))
+                head = settled(bytes(self._head).decode(errors="ignore"))
+                tail = settled(b"".join(self._tail).decode(errors="replace"))
         return self._cut(head, tail)
 
     def _cut(self, head: str, tail: str) -> str:

@@ -1,0 +1,1 @@
+"""The process behind a screen, ``python -m pace_agent.worker``: it holds model, agent and session."""
