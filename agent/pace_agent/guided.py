@@ -236,9 +236,9 @@ class Guided:
             place,
             source,
             dataclasses.replace(source, text=edited.text),
-            f"{target.name} in {place.shown} is new."
+            f"Changed {target.name} in {place.shown}."
             if target.symbol
-            else f"{place.shown}: lines {edited.first_line} to {edited.last_line} are new.",
+            else f"Changed lines {edited.first_line} to {edited.last_line} of {place.shown}.",
             edited.first_line,
             edited.last_line,
         )
