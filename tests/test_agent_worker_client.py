@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from agent_runs import DONE, EDIT, FIX, PLAN, QUESTION, SHOP, call, make_repository
 from session_pair import TALKER
@@ -475,6 +476,26 @@ def test_a_command_that_runs_does_not_outlive_it(start: Start, tmp_path: Path) -
     time.sleep(0.2)
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
+
+
+@pytest.mark.parametrize("way", ["kill", "close"])
+def test_no_command_outlives_a_worker_that_hangs(start: Start, tmp_path: Path, way: str) -> None:
+    """Neither one that it waits for, nor what that left behind in its session."""
+    pids = tmp_path / "pids"
+    command = f"(sleep 600 & echo $! >> {pids}); echo $$ >> {pids}; echo begun; sleep 600"
+    driven = start([PLAN, call("shell", command=command)], "--mode", "auto", "--add-dir", str(tmp_path))
+    driven.ready()
+    driven.send(Prompt(FIX))
+    if isinstance(asked := driven.until((Asked, Output)), Asked):
+        driven.send(GiveAnswer(asked.id, "once"))
+        driven.until(Output)
+    commands = [psutil.Process(int(pid)) for pid in pids.read_text().split()]
+    assert len(commands) == 2
+    assert driven.worker.pid is not None
+    os.kill(driven.worker.pid, signal.SIGSTOP)
+    getattr(driven.worker, way)()
+    _, left = psutil.wait_procs(commands, PATIENCE)
+    assert [each for each in left if each.status() != psutil.STATUS_ZOMBIE] == []
 
 
 def test_a_start_that_fails(start: Start) -> None:

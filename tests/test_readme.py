@@ -18,6 +18,8 @@ from pace_agent import cli as agent_cli
 from pace_local import cli
 from pace_local.bench import cli as bench_cli
 from pace_local.plan import load_plan
+from pace_tui import cli as tui_cli
+from pace_tui.bench.measure import BENCHMARK
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted(
@@ -85,9 +87,10 @@ def test_every_command_can_be_typed(document, words):
     if arguments in ([], ["…"], ["models"]):
         return
     if program in ("pace", "scripts/pace"):
-        parser = cli.build_parser(more=agent_cli.COMMANDS)
+        parser = cli.build_parser(more=(*tui_cli.COMMANDS, *agent_cli.COMMANDS))
+        arguments = tui_cli.with_command(arguments)
     elif program == "scripts/bench":
-        parser = bench_cli.build_parser()
+        parser = bench_cli.build_parser([BENCHMARK])
     else:
         return
     parsed = parse(parser, arguments)

@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from pace_local.bench.attention import measure_attention
@@ -35,7 +36,7 @@ benchmarks:
   attention  what measuring attention adds to decoding and reading, at 2,048 residents
   recall     having 256 evicted tokens back, and opening a session, against decoding; what saving costs
   policies   what each retention policy costs, against keeping all of 16,384 tokens (half an hour)
-  all        these but policies
+  all        the library's but policies
 
 exit codes: 0 every row reaches its limit, 1 one does not, 2 usage or start-up, 130 cancelled.
 The report goes to stdout, progress to stderr."""
@@ -139,6 +140,16 @@ def run_recall(options: Options) -> Outcome:
     return subjects, rows
 
 
+@dataclass(frozen=True)
+class Benchmark:
+    """One that another package brings along."""
+
+    name: str
+    run: Callable[[Options], Outcome]
+    help: str
+    """What it measures, in lines of up to 100 columns."""
+
+
 BENCHES: dict[str, Callable[[Options], Outcome]] = {
     "decode": run_decode,
     "renumber": run_renumber,
@@ -150,15 +161,20 @@ BENCHES: dict[str, Callable[[Options], Outcome]] = {
 }
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser(more: Sequence[Benchmark] = ()) -> argparse.ArgumentParser:
     """The parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="bench",
         description="Measure ratios of alternating samples in one run, and hold them against their limits.",
-        epilog=_EPILOG,
+        epilog=_epilog(more),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", metavar="NAME", choices=[*BENCHES, "all"], help="which benchmark; see below")
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        choices=[*BENCHES, *(each.name for each in more), "all"],
+        help="which benchmark; see below",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     parser.add_argument(
         "--samples",
@@ -187,12 +203,26 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run benchmarks and return the exit code."""
-    arguments = build_parser().parse_args(argv)
+def _epilog(more: Sequence[Benchmark]) -> str:
+    lines = "".join(
+        f"  {name:<10} {line}\n"
+        for each in more
+        for name, line in zip_longest([each.name], each.help.splitlines(), fillvalue="")
+    )
+    return _EPILOG.replace("  all ", f"{lines}  all ")
+
+
+def main(argv: Sequence[str] | None = None, *, more: Sequence[Benchmark] = ()) -> int:
+    """Run benchmarks and return the exit code.
+
+    Args:
+        argv: the words; None: those that the process was started with.
+        more: benchmarks of packages that build on this one; ``all`` is without them.
+    """
+    arguments = build_parser(more).parse_args(argv)
     line = ProgressLine()
     try:
-        report = measure(arguments, line)
+        report = measure(arguments, line, more)
     except PaceError as error:
         line.say(f"bench: {error}")
         return error.exit_code
@@ -205,7 +235,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if report.ok else 1
 
 
-def measure(arguments: argparse.Namespace, line: ProgressLine) -> Report:
+def measure(arguments: argparse.Namespace, line: ProgressLine, more: Sequence[Benchmark] = ()) -> Report:
     """The report that parsed arguments ask for.
 
     Raises:
@@ -227,9 +257,10 @@ def measure(arguments: argparse.Namespace, line: ProgressLine) -> Report:
     machine = machine_facts(threads_used(options.threads))
     subjects: dict[str, Subject] = {}
     rows: list[Row] = []
+    runs = {**BENCHES, **{each.name: each.run for each in more}}
     every = [name for name in BENCHES if name != "policies"]
     for name in every if arguments.name == "all" else [arguments.name]:
-        used, measured = BENCHES[name](options)
+        used, measured = runs[name](options)
         subjects.update((subject.sha256, subject) for subject in used)
         rows += measured
     return Report(

@@ -61,6 +61,26 @@ def end_family(process: subprocess.Popen[bytes], mark: str, grace: float) -> Non
         process.wait(1.0)
 
 
+def kill_tree(root: int) -> None:
+    """Kill a process, all that descends from it, and all that is in a session of theirs, without asking.
+
+    Args:
+        root: number of a process that this one started, in a session of its own, and has not waited for.
+    """
+    try:
+        first = psutil.Process(root)
+        first.suspend()  # it starts nothing more
+        doomed = {each.pid: each for each in (first, *first.children(recursive=True))}
+    except psutil.Error:
+        return
+    sessions = {_session_of(number) for number in doomed} - {None, _session_of(0)}
+    for number in psutil.pids():
+        if number not in doomed and _session_of(number) in sessions:
+            with suppress(psutil.Error):
+                doomed[number] = psutil.Process(number)
+    _signal_each(doomed.values(), signal.SIGKILL)
+
+
 def _signal_group(group: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
@@ -87,7 +107,11 @@ def _is_marked(process: psutil.Process, mark: str) -> bool:
 
 
 def _in_session(number: int, session: int) -> bool:
+    return _session_of(number) == session
+
+
+def _session_of(number: int) -> int | None:
     try:
-        return os.getsid(number) == session
+        return os.getsid(number)
     except OSError:
-        return False
+        return None

@@ -18,6 +18,7 @@ from pace_agent import Agent, AgentConfig
 from pace_agent.events import AgentEvent, Ended, Turned
 from pace_agent.trials import LONG_SESSION, TASKS
 from pace_local import Model
+from pace_local.cli import guarded
 from pace_local.models import find_model
 from pace_local.sampling import Writer
 from pace_local.terminal import Stop, run_stoppable, say
@@ -37,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder of results; what is there is kept")
     arguments = parser.parse_args(argv)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    return run_stoppable(lambda stop: _run_all(arguments, stop))
+    return guarded(lambda: run_stoppable(lambda stop: _run_all(arguments, stop)))
 
 
 def _run_all(arguments: argparse.Namespace, stop: Stop) -> int:

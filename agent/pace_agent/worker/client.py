@@ -168,10 +168,12 @@ class Worker:
             self._process.end(_END_SECONDS)
 
     def kill(self) -> None:
-        """Make the process end now, if it lives; from any thread, while another one closes it too."""
+        """Make the process end now, if it lives, and all that it started; from any thread, also while another
+        one closes it.
+        """
         self._is_closed = True
         if self._process is not None:
-            self._process.popen.kill()
+            self._process.kill()
 
     def __enter__(self) -> Worker:
         """Itself."""
@@ -230,17 +232,25 @@ class _Process:
         if seconds and self.is_open:
             self._lines.put(b'{"type": "quit"}\n')
             self._lines.put(None)
-            for patience, then in ((seconds, self.popen.terminate), (_TERM_SECONDS, self.popen.kill)):
+            for patience, then in ((seconds, self.popen.terminate), (_TERM_SECONDS, self.kill)):
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self.popen.wait(patience)
                     break
                 then()
         else:
-            self.popen.kill()
+            self.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.popen.wait(_KILL_SECONDS)
         if threading.current_thread() is not self._reading:
             self._reading.join(_TERM_SECONDS)
+
+    def kill(self) -> None:
+        """Make it end, if it lives, and all that it started: whoever hangs ends no command of its own."""
+        if self.popen.poll() is None:
+            from pace_agent.shell.processes import kill_tree
+
+            kill_tree(self.popen.pid)
+            self.popen.kill()
 
     def _write(self) -> None:
         pipe = self.popen.stdin
@@ -265,7 +275,7 @@ class _Process:
         try:
             code = self.popen.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:  # it can say nothing any more
-            self.popen.kill()
+            self.kill()
             code = self.popen.wait()
         self._hear(self, self._died(code))
 

@@ -1,0 +1,1 @@
+"""Screens: what fills the terminal, and what comes before it."""

@@ -1,0 +1,177 @@
+"""The user is asked: the command or the diff whole, and one key for each answer."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from pace_tui.keys import bindings
+from pace_tui.looks import Looks
+from pace_tui.plain_text import drawable, one_line
+from pace_tui.widgets.diff_view import DiffView
+
+GRACE = 0.4
+"""Seconds without a key before keys count: who was typing does not answer by accident."""
+_AROUND = 8
+"""Lines of border, title, keys and message."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the user said."""
+
+    scope: str
+    """once, session, project or no."""
+    message: str = ""
+    is_interrupt: bool = False
+
+
+class ApprovalScreen(ModalScreen[Reply]):
+    """Asks about one call.
+
+    Args:
+        asked: the event.
+        looks: colours.
+        waiting: how many more wait behind it.
+        grace: see :data:`GRACE`.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("approval")]
+
+    def __init__(
+        self, asked: dict[str, Any], looks: Looks, *, waiting: int = 0, grace: float = GRACE
+    ) -> None:
+        super().__init__()
+        self.asked = asked
+        self._looks = looks
+        self._waiting = waiting
+        self._grace = grace
+        self._is_withdrawn = False
+        self._quiet_since = time.monotonic()
+
+    def compose(self) -> ComposeResult:
+        """Title, what it is about, the keys."""
+        asked = self.asked
+        with Vertical(id="approval"):
+            yield Static(self._title(), id="approval-title")
+            with VerticalScroll(id="approval-what"):
+                yield Static(Text(drawable(str(asked.get("what", ""))), overflow="fold"), id="approval-text")
+                if asked.get("diff"):
+                    yield DiffView(str(asked["diff"]), str(asked.get("what", "")), self._looks)
+            yield Static(self._keys(), id="approval-keys")
+            field = Input(placeholder="what to do instead; Enter sends, Esc goes back", id="approval-message")
+            field.display = False
+            yield field
+
+    def on_mount(self) -> None:
+        """Scroll keys work at once."""
+        self.query_one("#approval-what").focus()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """What it is about has the room that title and keys leave."""
+        room = int(event.size.height * 0.9) - _AROUND
+        self.query_one("#approval-what").styles.max_height = max(room, 3)
+
+    def _title(self) -> Text:
+        reason = one_line(str(self.asked.get("reason", "")))
+        title = Text.assemble(
+            (one_line(str(self.asked.get("tool", "")), 40), self._looks.style("warning", bold=True)),
+            f"  {reason}",
+        )
+        if self._waiting:
+            title.append(
+                f"  ({self._waiting} more {'waits' if self._waiting == 1 else 'wait'})", self._looks.faint
+            )
+        return title
+
+    def _keys(self) -> Text:
+        offers = ", ".join(_offer(each) for each in self.asked.get("offers", ()))
+        text = Text()
+        for key, name in (
+            ("y", "once"),
+            ("a", "session"),
+            ("p", "project"),
+            ("n", "no"),
+            ("t", "no, and say what"),
+        ):
+            if name in ("session", "project") and not offers:
+                continue
+            text.append(f" {key} ", self._looks.style("primary", bold=True)).append(f"{name} ")
+        if offers:
+            text.append(f"\n session and project cover: {offers}", self._looks.faint)
+        return text
+
+    def tell_waiting(self, waiting: int) -> None:
+        """More have come, or some were answered otherwise."""
+        self._waiting = waiting
+        for title in self.query("#approval-title").results(Static):  # none before the first paint
+            title.update(self._title())
+
+    def withdraw(self) -> None:
+        """It was settled elsewhere: go, as soon as nothing lies over it."""
+        self._is_withdrawn = True
+        if self.is_current:
+            self.dismiss(None)
+
+    def on_screen_resume(self) -> None:
+        """It is on top again."""
+        if self._is_withdrawn:
+            self.dismiss(None)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether keys count."""
+        return time.monotonic() - self._quiet_since >= self._grace
+
+    def action_answer(self, scope: str) -> None:
+        """Answer, unless the key was meant for something else."""
+        if self.is_too_early() or (scope in ("session", "project") and not self.asked.get("offers")):
+            return
+        self.dismiss(Reply(scope))
+
+    def is_too_early(self) -> bool:
+        """Whether a key comes too early to count; then the wait begins again."""
+        if self.is_settled:
+            return False
+        self._quiet_since = time.monotonic()
+        return True
+
+    def on_key(self, event: events.Key) -> None:
+        """Any other key in the grace makes it longer."""
+        if not self.is_settled:
+            self._quiet_since = time.monotonic()
+
+    def action_tell(self) -> None:
+        """Write what to do instead."""
+        if not self.is_too_early():
+            field = self.query_one("#approval-message", Input)
+            field.display = True
+            field.focus()
+
+    @on(Input.Submitted, "#approval-message")
+    def _told(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.dismiss(Reply("no", event.value))
+
+    def action_interrupt(self) -> None:
+        """No, and stop the run; in the field: back to the keys."""
+        field = self.query_one("#approval-message", Input)
+        if field.display:
+            field.display = False
+            self.query_one("#approval-what").focus()
+        elif not self.is_too_early():
+            self.dismiss(Reply("no", is_interrupt=True))
+
+
+def _offer(offer: dict[str, Any]) -> str:
+    prefix = " ".join(str(each) for each in offer.get("prefix", ()))
+    return one_line(f"{prefix} …" if prefix else str(offer.get("tool", "")), 60)
