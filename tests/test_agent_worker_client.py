@@ -478,8 +478,8 @@ def test_a_command_that_runs_does_not_outlive_it(start: Start, tmp_path: Path) -
         os.kill(int(pid.read_text()), 0)
 
 
-@pytest.mark.parametrize("way", ["kill", "close"])
-def test_no_command_outlives_a_worker_that_hangs(start: Start, tmp_path: Path, way: str) -> None:
+@pytest.mark.parametrize("way", ["kill", "close", "crash"])
+def test_no_command_outlives_a_worker_that_hangs_or_crashes(start: Start, tmp_path: Path, way: str) -> None:
     """Neither one that it waits for, nor what that left behind in its session."""
     pids = tmp_path / "pids"
     command = f"(sleep 600 & echo $! >> {pids}); echo $$ >> {pids}; echo begun; sleep 600"
@@ -492,8 +492,11 @@ def test_no_command_outlives_a_worker_that_hangs(start: Start, tmp_path: Path, w
     commands = [psutil.Process(int(pid)) for pid in pids.read_text().split()]
     assert len(commands) == 2
     assert driven.worker.pid is not None
-    os.kill(driven.worker.pid, signal.SIGSTOP)
-    getattr(driven.worker, way)()
+    if way == "crash":
+        os.kill(driven.worker.pid, signal.SIGKILL)
+    else:
+        os.kill(driven.worker.pid, signal.SIGSTOP)
+        getattr(driven.worker, way)()
     _, left = psutil.wait_procs(commands, PATIENCE)
     assert [each for each in left if each.status() != psutil.STATUS_ZOMBIE] == []
 

@@ -235,4 +235,4 @@ def test_the_script_can_be_run():
     script = Path(__file__).parent.parent / "scripts" / "bench"
     assert os.access(script, os.X_OK)
     subprocess.run(["bash", "-n", str(script)], check=True)
-    assert '-m pace_local.bench "$@"' in script.read_text(encoding="utf-8")
+    assert '-m pace_tui.bench "$@"' in script.read_text(encoding="utf-8")

@@ -63,15 +63,15 @@ def test_wheel_is_small_and_holds_each_library_once(wheel: zipfile.ZipFile) -> N
 @pytest.mark.slow
 def test_wheel_holds_the_packages_and_the_licences_and_nothing_of_the_build(wheel: zipfile.ZipFile) -> None:
     names = wheel.namelist()
-    packages = {"pace_agent", "pace_local"}
+    packages = {"pace_agent", "pace_local", "pace_tui"}
     assert {Path(name).parts[0] for name in names} == packages | {"pace_local-0.1.0.dist-info"}
-    assert {"pace_agent/calls/parsing.py", "pace_local/cli.py"} <= set(names)
+    assert {"pace_agent/calls/parsing.py", "pace_local/cli.py", "pace_tui/styles/main.tcss"} <= set(names)
     for licence in ["lib/LICENSE.llama.cpp", "lib/LICENSE.llama-cpp-python"]:
         assert f"pace_local/{licence}" in names
     assert "pace_local-0.1.0.dist-info/licenses/LICENSE" in names
     assert not [name for name in names if name.endswith((".pyc", ".h", ".cmake", ".a"))]
     entry = wheel.read("pace_local-0.1.0.dist-info/entry_points.txt").decode()
-    assert "pace = pace_agent.cli:main" in entry
+    assert "pace = pace_tui.cli:main" in entry
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ def test_several_wait_in_order_and_each_has_a_grace_of_its_own() -> None:
         assert [each["id"] for each in connect.worker.told("answer")] == [1]
         text = "\n".join(shown(app))
         assert "rm -r [build] ·[2J" in text
-        assert "session" not in text
+        assert "session and project cover" not in text
         await pilot.press("a")  # not offered
         await pilot.press("n")
         await settle(app, pilot, GRACE + 0.1)

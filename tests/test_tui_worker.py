@@ -70,7 +70,7 @@ def test_what_was_said_before_is_there_again(tmp_path: Path, tiny_models: Path) 
         await write(pilot, "!echo of-the-shell")
         await pilot.press("enter")
         await until(pilot, lambda: "✓ shell echo of-the-shell" in "\n".join(shown(app)), PATIENCE)
-        assert "\n".join(shown(app)).count("of-the-shell") >= 2
+        await until(pilot, lambda: "\n".join(shown(app)).count("of-the-shell") >= 2, PATIENCE)
         await write(pilot, "/inspect system")
         await pilot.press("enter")
         await until(pilot, lambda: "characters; Esc closes" in "\n".join(shown(app)), PATIENCE)

@@ -20,6 +20,7 @@ from pace_agent.events import as_dict
 from pace_agent.reporting.memory_text import state_words
 from pace_agent.sessions.events import TimedEvent
 from pace_agent.sessions.following import SessionFollower
+from pace_tui.ending import end_on_signals
 from pace_tui.looks import Looks
 from pace_tui.plain_text import one_line
 from pace_tui.screens.memory import MemoryScreen
@@ -89,6 +90,10 @@ class TopApp(App[int]):
         self._files = 0
         self._viewed_at: float | None = None
         self._drawn: object = None
+
+    def on_load(self) -> None:
+        """Before the terminal is taken."""
+        end_on_signals(self)
 
     def get_default_screen(self) -> Screen[Any]:
         """The view."""

@@ -12,7 +12,8 @@ from contextlib import suppress
 import psutil
 
 MARK = "PACE_SHELL_ID"
-"""A variable in the environment of a command, by which its descendants are known."""
+"""A variable in the environment of a command, by which its descendants are known. It begins with the number
+of the process that runs the command and a ``-``."""
 
 _STEP = 0.02
 _ROUNDS = 5
@@ -81,6 +82,22 @@ def kill_tree(root: int) -> None:
     _signal_each(doomed.values(), signal.SIGKILL)
 
 
+def kill_left_by(owner: int) -> None:
+    """Kill all commands that a process has left behind which died, and all that they started.
+
+    Args:
+        owner: number of that process.
+    """
+    for _ in range(_ROUNDS):  # what was started meanwhile is found in the next
+        left = [
+            one for one in psutil.process_iter() if _mark_of(one).startswith(f"{owner}-") and _is_alive(one)
+        ]
+        if not left:
+            return
+        _signal_each(left, signal.SIGKILL)
+        psutil.wait_procs(left, timeout=0.2)
+
+
 def _signal_group(group: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
@@ -100,10 +117,14 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 def _is_marked(process: psutil.Process, mark: str) -> bool:
+    return _mark_of(process) == mark
+
+
+def _mark_of(process: psutil.Process) -> str:
     try:
-        return process.environ().get(MARK) == mark
+        return str(process.environ().get(MARK, ""))
     except (psutil.Error, OSError):
-        return False
+        return ""
 
 
 def _in_session(number: int, session: int) -> bool:

@@ -175,8 +175,9 @@ class Shell:
             )
         if "\0" in command:
             raise ToolError("a command cannot have a zero character in it; leave it out")
-        mark = secrets.token_hex(8)
-        output = Output(self.output_folder / f"output-{mark}.txt", shown=self._shown, most=self._kept)
+        name = secrets.token_hex(8)
+        mark = f"{os.getpid()}-{name}"
+        output = Output(self.output_folder / f"output-{name}.txt", shown=self._shown, most=self._kept)
         started = time.monotonic()
         process = self._start(command, mark)
         reader = threading.Thread(

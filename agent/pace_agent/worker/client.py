@@ -277,6 +277,10 @@ class _Process:
         except subprocess.TimeoutExpired:  # it can say nothing any more
             self.kill()
             code = self.popen.wait()
+        if not self.is_told_to_end:
+            from pace_agent.shell.processes import kill_left_by
+
+            kill_left_by(self.popen.pid)
         self._hear(self, self._died(code))
 
     def _died(self, code: int) -> Received:
