@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.style import Style
+from textual.geometry import Region
 from textual.pilot import Pilot
 from tui_pilot import CALLED, DIFF, RETURNED, answered, drive, settle, shown, until, write, wrote
 
@@ -292,3 +293,19 @@ def test_the_transcript_is_exported_as_markdown(tmp_path) -> None:  # type: igno
     assert "> fix it" in text
     assert "An *answer*" in text
     assert "mark-of-the-result" in text
+
+
+@pytest.mark.parametrize("size", [(60, 20), (110, 34)])
+def test_no_letter_is_lost_beside_the_scrollbar(size: tuple[int, int]) -> None:
+    """Textual counts the scrollbar's column as content; the last letter of each full line was under it."""
+
+    async def steps(app: PaceApp, pilot: Pilot[int], connect: FakeConnect) -> None:
+        app.main.scribe.note("♦" * 300)
+        await settle(app, pilot)
+        assert "".join(shown(app)).count("♦") == 300
+        transcript = app.main.transcript
+        crop = Region(0, 0, transcript.outer_size.width, 5)
+        first, again = transcript.render_lines(crop), transcript.render_lines(crop)
+        assert all(one is other for one, other in zip(first, again, strict=True))
+
+    drive(steps, size=size)

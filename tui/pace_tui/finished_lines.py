@@ -64,7 +64,7 @@ def merged(before: list[Strip], after: list[Strip]) -> tuple[list[Strip], int, i
     return (lines, differing[0], differing[-1] + 1) if differing else (lines, 0, 0)
 
 
-def finished(widget: Widget, strip: Strip, line: int, base: Style) -> Strip:
+def finished(widget: Widget, strip: Strip, line: int, base: Style, width: int) -> Strip:
     """A line as the terminal gets it: in the widget's width and colours, with its margins and filters.
 
     Args:
@@ -72,9 +72,10 @@ def finished(widget: Widget, strip: Strip, line: int, base: Style) -> Strip:
         strip: its content.
         line: which it is from the start of all, for what is selected with the mouse.
         base: the widget's own style.
+        width: columns between the margins.
     """
     gutter = widget.gutter
-    strip = strip.adjust_cell_length(widget.size.width).apply_style(base).apply_offsets(0, line)
+    strip = strip.adjust_cell_length(width).apply_style(base).apply_offsets(0, line)
     left, right = ([Segment(" " * each, base)] if each else [] for each in (gutter.left, gutter.right))
     strip = Strip([*left, *strip, *right], strip.cell_length + gutter.width)
     for each in widget.get_line_filters():

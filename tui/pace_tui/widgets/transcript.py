@@ -129,7 +129,7 @@ class Transcript(ScrollView, can_focus=True):
         top, bottom = max(first - before.y, 0), min(last - before.y, self.size.height)
         if top < bottom:
             gutter = self.gutter
-            self.refresh(Region(0, top + gutter.top, self.size.width + gutter.width, bottom - top))
+            self.refresh(Region(0, top + gutter.top, self.outer_size.width, bottom - top))
 
     def _lay_out_again(self, place: int) -> tuple[int, int]:
         """Lay an entry out if it was near the view.
@@ -166,6 +166,11 @@ class Transcript(ScrollView, can_focus=True):
             self._kept.move_to_end(place)
         return lines
 
+    @property
+    def _room(self) -> int:
+        """Columns of a line: Textual counts those of the scrollbar among the content's."""
+        return max(self.size.width - self.scrollbar_gutter.width, 0)
+
     def _settle(self) -> None:
         """Measure what is near the view, and keep what is in view where it is."""
         if self._is_settling or not self.size.height:
@@ -184,7 +189,7 @@ class Transcript(ScrollView, can_focus=True):
             self._is_settling = False
 
     def _take_total(self) -> None:
-        size = Size(self.size.width, self._heights.total)
+        size = Size(self._room, self._heights.total)
         if size != self.virtual_size:
             # Assigned, it would have the whole screen laid out anew; only the bar depends on it.
             self.set_reactive(ScrollView.virtual_size, size)
@@ -236,7 +241,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Lines of the view with its margins; those that were drawn before are the same objects."""
-        width = self.size.width + self.gutter.width
+        width = self._room + self.gutter.width
         strips = [self.render_line(y - self.gutter.top) for y in crop.line_range]
         return (
             strips if crop.column_span == (0, width) else [strip.crop(*crop.column_span) for strip in strips]
@@ -254,7 +259,7 @@ class Transcript(ScrollView, can_focus=True):
         is_selected = place == self.selected and self.has_focus and within >= self.entries[place].gap
         if span is None and not is_selected:
             return self._finished.get(place, within, line, strip, self._finish)
-        strip = strip.adjust_cell_length(self.size.width).apply_style(self._base_style)
+        strip = strip.adjust_cell_length(self._room).apply_style(self._base_style)
         if is_selected:
             strip = strip.apply_style(self._pen.looks.over("primary", 0.2))
         if span is not None:
@@ -268,7 +273,7 @@ class Transcript(ScrollView, can_focus=True):
         return self._base
 
     def _finish(self, strip: Strip, line: int) -> Strip:
-        return finished(self, strip, line, self._base_style)
+        return finished(self, strip, line, self._base_style, self._room)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The text that is selected."""
@@ -298,7 +303,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def on_resize(self, event: events.Resize) -> None:
         """Lay out for the new width; what is at the top of the view stays there."""
-        width = self.size.width
+        width = self._room
         if width and width != self._pen.width:
             place, _ = self._anchor()
             self._pen = Pen(self._pen.looks, width)
