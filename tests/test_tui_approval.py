@@ -43,7 +43,7 @@ def test_each_key_gives_its_answer(key: str, scope: str) -> None:
 def test_who_was_typing_does_not_approve_by_accident(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     clock = SimpleNamespace(monotonic=lambda: now)
-    monkeypatch.setattr("pace_tui.screens.approval.time", clock)
+    monkeypatch.setattr("pace_tui.grace.time", clock)
 
     async def steps(app: PaceApp, pilot: Pilot[int], connect: FakeConnect) -> None:
         nonlocal now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from typing import Any
 
 from rich.cells import cell_len
@@ -21,7 +22,7 @@ _MOST_CHARACTERS = 60_000
 """Of an output that is still growing."""
 
 
-class Entry:
+class Entry(ABC):
     """One thing in the transcript."""
 
     gap = 0
@@ -33,9 +34,9 @@ class Entry:
     def __init__(self) -> None:
         self.is_folded = self.can_fold
 
+    @abstractmethod
     def lay_out(self, pen: Pen) -> list[Strip]:
         """Its lines, without the gap."""
-        raise NotImplementedError
 
     def estimate(self, width: int) -> int:
         """About how many lines it has with its gap; cheap, for entries that are far away."""
@@ -116,13 +117,13 @@ class FoldedEntry(Entry):
 
     can_fold = True
 
+    @abstractmethod
     def title(self, pen: Pen) -> Text:
         """The line."""
-        raise NotImplementedError
 
+    @abstractmethod
     def body(self, pen: Pen) -> list[Strip]:
         """What it opens to."""
-        raise NotImplementedError
 
     def lay_out(self, pen: Pen) -> list[Strip]:
         """The line, and what is below if it is open."""

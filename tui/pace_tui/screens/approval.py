@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,6 +13,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from pace_tui.grace import Grace
 from pace_tui.keys import bindings
 from pace_tui.looks import Looks
 from pace_tui.plain_text import drawable, one_line
@@ -54,9 +54,8 @@ class ApprovalScreen(ModalScreen[Reply]):
         self.asked = asked
         self._looks = looks
         self._waiting = waiting
-        self._grace = grace
+        self._grace = Grace(grace)
         self._is_withdrawn = False
-        self._quiet_since = time.monotonic()
 
     def compose(self) -> ComposeResult:
         """Title, what it is about, the keys."""
@@ -127,32 +126,19 @@ class ApprovalScreen(ModalScreen[Reply]):
         if self._is_withdrawn:
             self.dismiss(None)
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether keys count."""
-        return time.monotonic() - self._quiet_since >= self._grace
-
     def action_answer(self, scope: str) -> None:
         """Answer, unless the key was meant for something else."""
-        if self.is_too_early() or (scope in ("session", "project") and not self.asked.get("offers")):
+        if self._grace.takes_key() or (scope in ("session", "project") and not self.asked.get("offers")):
             return
         self.dismiss(Reply(scope))
 
-    def is_too_early(self) -> bool:
-        """Whether a key comes too early to count; then the wait begins again."""
-        if self.is_settled:
-            return False
-        self._quiet_since = time.monotonic()
-        return True
-
     def on_key(self, event: events.Key) -> None:
         """Any other key in the grace makes it longer."""
-        if not self.is_settled:
-            self._quiet_since = time.monotonic()
+        self._grace.takes_key()
 
     def action_tell(self) -> None:
         """Write what to do instead."""
-        if not self.is_too_early():
+        if not self._grace.takes_key():
             field = self.query_one("#approval-message", Input)
             field.display = True
             field.focus()
@@ -168,7 +154,7 @@ class ApprovalScreen(ModalScreen[Reply]):
         if field.display:
             field.display = False
             self.query_one("#approval-what").focus()
-        elif not self.is_too_early():
+        elif not self._grace.takes_key():
             self.dismiss(Reply("no", is_interrupt=True))
 
 

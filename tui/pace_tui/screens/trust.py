@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -14,6 +13,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from pace_tui.grace import Grace
 from pace_tui.looks import Looks
 from pace_tui.plain_text import one_line
 
@@ -34,8 +34,7 @@ class TrustScreen(ModalScreen[bool]):
 
     def __init__(self, files: Sequence[str], looks: Looks, *, grace: float) -> None:
         super().__init__()
-        self._files, self._looks, self._grace = files, looks, grace
-        self._quiet_since = time.monotonic()
+        self._files, self._looks, self._grace = files, looks, Grace(grace)
 
     def compose(self) -> ComposeResult:
         """Question, files, keys."""
@@ -51,11 +50,9 @@ class TrustScreen(ModalScreen[bool]):
     def on_key(self, event: events.Key) -> None:
         """A key in the grace was meant for something else."""
         if event.key not in ("y", "n", "escape"):
-            self._quiet_since = time.monotonic()
+            self._grace.begin_again()
 
     def action_answer(self, is_trusted: bool) -> None:
         """Answer, unless the key was meant for something else."""
-        if time.monotonic() - self._quiet_since < self._grace:
-            self._quiet_since = time.monotonic()
-            return
-        self.dismiss(is_trusted)
+        if not self._grace.takes_key():
+            self.dismiss(is_trusted)
