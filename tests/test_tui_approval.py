@@ -7,7 +7,8 @@ from textual.pilot import Pilot
 from tui_pilot import ASKED, CALLED, RETURNED, answered, drive, settle, shown, until, write
 
 from pace_tui.app import PaceApp
-from pace_tui.screens.approval import GRACE, ApprovalScreen
+from pace_tui.grace import GRACE
+from pace_tui.screens.approval import ApprovalScreen
 from pace_tui.testing import FakeConnect, ended
 
 COMMAND = {

@@ -169,11 +169,7 @@ class Toolbox:
 
     def changed(self) -> tuple[str, ...]:
         """Files that were changed since the prompt that is worked on, from the repository."""
-        root = self.permissions.territory.repository
-        return tuple(
-            path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
-            for path in self.journal.changed(self.prompt)
-        )
+        return tuple(map(self.permissions.territory.name_of, self.journal.changed(self.prompt)))
 
     @property
     def can_ask(self) -> bool:

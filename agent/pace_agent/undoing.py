@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pace_agent.assembly import Assembly
@@ -74,7 +72,8 @@ class Undoing:
         """
         parts = self._parts
         undone = parts.journal.undo(number)
-        restored, removed = self._shown(undone.restored), self._shown(undone.removed)
+        name_of = parts.bench.territory.name_of
+        restored, removed = tuple(map(name_of, undone.restored)), tuple(map(name_of, undone.removed))
         if self._marks and self._marks[-1].number == number:
             self._restore(self._marks.pop())
         else:
@@ -98,9 +97,3 @@ class Undoing:
         if parts.permissions.mode is not mark.mode:
             self._briefing.note_mode(parts.permissions.mode)
         parts.watch.compare()
-
-    def _shown(self, paths: Sequence[Path]) -> tuple[str, ...]:
-        root = self._parts.root
-        return tuple(
-            path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path) for path in paths
-        )

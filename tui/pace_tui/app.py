@@ -17,6 +17,7 @@ from textual.screen import Screen
 from pace_tui.approvals import Approvals
 from pace_tui.commands import COMMANDS, is_command
 from pace_tui.ending import end_on_signals
+from pace_tui.grace import GRACE
 from pace_tui.key_actions import KeyActions
 from pace_tui.looks import Looks
 from pace_tui.names import KnownNames
@@ -65,7 +66,7 @@ class PaceApp(KeyActions):
         history: History | None = None,
         theme: str = "",
         editor: str = "",
-        grace: float = 0.4,
+        grace: float = GRACE,
     ) -> None:
         super().__init__()
         self.animation_level = "none"  # ssh and busy machines: nothing moves for its own sake

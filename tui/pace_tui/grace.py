@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 
+GRACE = 0.4
+"""Seconds without a key before keys count."""
+
 
 class Grace:
     """The time without a key, of one question.

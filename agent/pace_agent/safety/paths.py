@@ -78,6 +78,11 @@ class Territory:
         """The folder that relative paths start from, resolved."""
         return self.roots[0]
 
+    def name_of(self, path: Path) -> str:
+        """A resolved path from the repository, with ``/``; absolute if it is not in there."""
+        root = self.repository
+        return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+
     def allow(self, path: str) -> None:
         """Take protection off a path that the user asked for by name, and from all in it if it is a folder.
 

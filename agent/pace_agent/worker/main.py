@@ -100,11 +100,10 @@ def _work(
         arguments = _parser().parse_args(argv)
         repository = opening.repository_of(arguments)
         loaded = opening.load(arguments, repository, tell=lambda line: channel.say(line_of(Warned(line))))
-        scripted = writer or _script(arguments.script)
         service.work(
             lambda screen: opening.open_agent(arguments, repository, loaded, stop, screen),
             _log,
-            **({} if scripted is None else {"writer": scripted}),
+            writer=writer or _script(arguments.script),
         )
     except PaceError as error:
         if stop.reason is not None:

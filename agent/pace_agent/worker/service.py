@@ -183,14 +183,15 @@ class Service:
         self,
         opened: Callable[[Screen], AbstractContextManager[Agent]],
         log: Callable[[Agent], str],
-        **more: Writer,
+        *,
+        writer: Writer | None = None,
     ) -> None:
         """Open the agent and work with it until it is to stop.
 
         Args:
             opened: the agent, for a screen.
             log: called with the agent; returns the path of the file that is logged to from then on.
-            more: of the screen.
+            writer: writes answers in the model's place.
 
         Raises:
             PaceError: if there can be no agent.
@@ -202,7 +203,7 @@ class Service:
             tell=lambda line: self._say(Warned(line)),
             fetching=self._tell_fetching,
             loading=self._tell_loading,
-            **more,
+            writer=writer,
         )
         with opened(screen) as agent:
             path = log(agent)

@@ -13,14 +13,12 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from pace_tui.grace import Grace
+from pace_tui.grace import GRACE, Grace
 from pace_tui.keys import bindings
 from pace_tui.looks import Looks
 from pace_tui.plain_text import drawable, one_line
 from pace_tui.widgets.diff_view import DiffView
 
-GRACE = 0.4
-"""Seconds without a key before keys count: who was typing does not answer by accident."""
 _AROUND = 8
 """Lines of border, title, keys and message."""
 
