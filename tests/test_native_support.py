@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gguf
 import pytest
 from native_cache import CACHES, FACTORS, SPECS, cached, random_tokens
 from raw_llama import Loaded, loaded
 
 from pace_local import _native
 from pace_local.errors import NativeError, NativeLoadError
-from pace_local.testing import RopeScaling, TinySpec
+from pace_local.testing import ARCHS, Arch, RopeScaling, TinySpec
+from pace_local.testing.tensors import Tensor, tiny_tensors
 
 REFUSED: dict[str, tuple[TinySpec, dict[str, Any], str]] = {
     "recurrent": (TinySpec(arch="mamba"), {}, "the model is recurrent"),
@@ -45,6 +49,48 @@ def test_what_cannot_be_handled_is_refused_up_front(name: str, llama: Any, tiny_
         assert str(error.value) == capabilities.reason
         assert "\n" not in capabilities.reason
         assert state(model) == before, "nothing was changed"
+        model.decode([40, 77])
+
+
+@pytest.mark.parametrize("arch", ["maincoder", "hunyuan-dense"])
+def test_keys_that_are_scaled_behind_their_rotation_are_refused(
+    arch: str, llama: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Moved to another position they were up to a third off, and nothing said so."""
+    monkeypatch.setitem(ARCHS, arch, Arch("neox", qk_norm=True, free_heads=True))
+    with loaded(llama, tmp_path, TinySpec(arch=arch)) as model:
+        capabilities = _native.query(model.context)
+        assert not capabilities.supported
+        assert "scales its keys after rotating them" in capabilities.reason
+
+
+@pytest.mark.parametrize("heads", [(2, 0, 2), (2, 2, 2)], ids=["no attention", "linear attention"])
+def test_layers_without_keys_are_refused(
+    heads: tuple[int, ...], llama: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Models that are pruned layer by layer ended the process with a division by zero."""
+    keys = (1, 0, 1)
+    monkeypatch.setitem(ARCHS, "deci", Arch("norm", free_heads=True))
+
+    def tensors(spec: TinySpec) -> Iterator[Tensor]:
+        for tensor in tiny_tensors(spec):
+            found = re.fullmatch(r"blk\.(\d+)\.(attn_\w+)\.weight", tensor.name)
+            layer = int(found[1]) if found else 0
+            is_linear = heads[layer] > 0 and found is not None and found[2] in ("attn_norm", "attn_output")
+            if found is None or keys[layer] or is_linear:
+                yield tensor
+
+    monkeypatch.setattr("pace_local.testing.gguf.tiny_tensors", tensors)
+    for name, counts in (("add_head_count", heads), ("add_head_count_kv", keys)):
+        add = getattr(gguf.GGUFWriter, name)
+        monkeypatch.setattr(gguf.GGUFWriter, name, lambda self, _, add=add, n=counts: add(self, list(n)))
+    spec = TinySpec(arch="deci", n_layer=3, n_head=2, n_head_kv=1, head_dim=16)
+    with loaded(llama, tmp_path, spec) as model:
+        capabilities = _native.query(model.context)
+        assert not capabilities.supported
+        assert "no heads for keys and values" in capabilities.reason
+        with pytest.raises(NativeError, match="no heads for keys and values"):
+            _native.NativeCache(model.context)
         model.decode([40, 77])
 
 

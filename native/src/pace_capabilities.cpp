@@ -6,6 +6,7 @@
 #include "llama-memory-hybrid.h"
 #include "llama-memory-recurrent.h"
 
+#include <algorithm>
 #include <cstdio>
 
 llama_kv_cache * pace_plain_cache(const llama_context * ctx) {
@@ -47,6 +48,21 @@ bool pace_rotates(const llama_kv_cache & kv, uint32_t il) {
     }
 }
 
+// These architectures scale each dimension of a key after they have rotated it. Turning such a key further is not what
+// they compute at its new position. (A norm without weights is: rotations leave lengths as they are.)
+static bool weighs_rotated_keys(const llama_model & model) {
+    switch (model.arch) {
+        case LLM_ARCH_HUNYUAN_DENSE:
+        case LLM_ARCH_HUNYUAN_MOE:
+        case LLM_ARCH_HUNYUAN_VL:
+        case LLM_ARCH_MAINCODER:
+            return std::any_of(model.layers.begin(), model.layers.end(),
+                               [](const llama_layer & layer) { return layer.attn_k_norm != nullptr; });
+        default:
+            return false;
+    }
+}
+
 static const char * reason_of_cache(const llama_context & ctx, const llama_kv_cache & kv) {
     const auto & hparams = pace_access::hparams(kv);
     if (kv.get_n_stream() != 1) {
@@ -76,9 +92,15 @@ static const char * reason_of_cache(const llama_context & ctx, const llama_kv_ca
     if (!ctx.get_cparams().causal_attn) {
         return "the model's attention is not causal";
     }
+    if (weighs_rotated_keys(pace_access::model(kv))) {
+        return "the model scales its keys after rotating them, so that they cannot be moved";
+    }
     for (const auto & layer : pace_access::layers(kv)) {
         if (!layer.k || !layer.v) {
             return "a layer of the model has no K or no V cache";
+        }
+        if (layer.k->ne[0] == 0 || layer.v->ne[0] == 0) {
+            return "a layer of the model has no heads for keys and values";
         }
     }
     const auto type = kv.type_k();
