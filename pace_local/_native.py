@@ -259,11 +259,14 @@ def cpu_flags() -> set[str] | None:
 
 
 def missing_instruction_sets(build: Build) -> list[str]:
-    """Sets that the library needs and this CPU lacks: it would die with SIGILL."""
+    """Sets that the library needs and this CPU lacks: it would die with SIGILL.
+
+    Not known of a library that was built for the compiler's own machine, or for several.
+    """
     flags = cpu_flags()
     if flags is None:
         return []
-    return [name for name in build.isa if _CPU_FLAGS.get(name, name) not in flags]
+    return [name for name in build.isa if name != "native" and _CPU_FLAGS.get(name, name) not in flags]
 
 
 def _import_bindings(folder: Path) -> ModuleType:

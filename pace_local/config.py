@@ -42,7 +42,10 @@ class SessionConfig:
     """Most tokens resident after any decode returns; a hard cap."""
 
     position_cap: int = 8192
-    """No position reaches it, under a policy that bounds positions."""
+    """No position reaches it, under a policy that bounds positions.
+
+    A session lowers it to the context that its model was trained for, but not below ``n_cells``.
+    """
 
     headroom: int = 512
     """Cells above the budget for the batch in flight; also the micro-batch of prompt processing."""

@@ -23,6 +23,9 @@ from pace_local.sampling import NativeSampler, Sampling
 N_SEQUENCES = 4
 """Sequences of each context; they share one unified cache."""
 
+_LOOKING = 1
+"""The sequence that shares residents while logits are computed that leave no trace."""
+
 _NO_SLOT, _ABORTED, _INVALID = 1, 2, -1
 _ELEMENT_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32}
 
@@ -109,6 +112,9 @@ class Engine:
             CancelledError: after :meth:`cancel`; nothing of the batch is in the cache then.
             NativeError: ``NO_SLOT`` if too few cells are free, else ``DECODE``; likewise.
         """
+        self._decode(tokens, position, 0)
+
+    def _decode(self, tokens: Sequence[int] | npt.NDArray[np.int32], position: int, seq: int) -> None:
         n = len(tokens)
         assert 0 < n <= self.n_batch
         self._batch.n_tokens = n
@@ -124,7 +130,7 @@ class Engine:
         if status == 0:
             return
         if status not in (_NO_SLOT, _INVALID):  # else nothing of it came in
-            self._llama.llama_memory_seq_rm(self._memory, 0, position, -1)
+            self._llama.llama_memory_seq_rm(self._memory, seq, position, -1)
         if status == _ABORTED:
             raise CancelledError("cancelled while tokens were being decoded")
         if status == _NO_SLOT:
@@ -133,6 +139,26 @@ class Engine:
         raise NativeError(
             "DECODE", f"llama_decode failed with status {status}" + (f": {said}" if said else "")
         )
+
+    def look_again(self, token: int, position: int, before: int) -> None:
+        """Compute logits behind the last token in the cache once more; nothing stays of it.
+
+        Args:
+            token: the last one.
+            position: its own.
+            before: that of the one before it; -1: there is none. The token is looked at right behind it.
+
+        Raises:
+            CancelledError, NativeError: as :meth:`decode`.
+        """
+        self._llama.llama_memory_seq_cp(self._memory, 0, _LOOKING, -1, -1)
+        try:
+            self._llama.llama_memory_seq_rm(self._memory, _LOOKING, position, -1)
+            self._batch.seq_id[0][0] = _LOOKING
+            self._decode([token], before + 1, _LOOKING)
+        finally:
+            self._batch.seq_id[0][0] = 0
+            self._llama.llama_memory_seq_rm(self._memory, _LOOKING, -1, -1)
 
     def remove_from(self, position: int) -> None:
         """Take the tokens at and after a position out of the cache."""
@@ -151,11 +177,13 @@ class Engine:
             return
         first = np.flatnonzero(np.diff(positions, prepend=positions[0] - 2) != 1)
         last = np.append(first[1:], len(positions)) - 1
-        for start, end in zip(first.tolist(), last.tolist(), strict=True):
-            low, high = int(positions[start]), int(positions[end])
-            self._llama.llama_memory_seq_add(self._memory, 0, low, high + 1, start - low)
-        if self.cache is not None:
-            self.cache.settle()
+        try:
+            for start, end in zip(first.tolist(), last.tolist(), strict=True):
+                low, high = int(positions[start]), int(positions[end])
+                self._llama.llama_memory_seq_add(self._memory, 0, low, high + 1, start - low)
+        finally:
+            if self.cache is not None:
+                self.cache.settle()
 
     def logits(self) -> npt.NDArray[np.float32]:
         """A copy of the logits of the last token decoded, shape [n_vocab]."""

@@ -155,6 +155,7 @@ class SegmentTable:
         if self._first_user is not None and self._first_user >= count:
             self._first_user = None
         del self._starts[count:]
+        self.changed |= {old for old, new in self._later.items() if old < count <= new}
         self._later = {old: new for old, new in self._later.items() if new < count}
 
     def snapshot(self) -> Snapshot:

@@ -32,7 +32,7 @@ from pace_local.reasoning import Pairs, ReasoningSplit
 from pace_local.sampling import Sampling, TokenSource, Writer
 from pace_local.segments import CONTENT_KINDS, ROLE_OF_KIND, Kind, Segment, SegmentTable
 from pace_local.session_cache import SessionCache
-from pace_local.session_checks import check_model, check_positions
+from pace_local.session_checks import check_model, check_positions, within_training
 from pace_local.session_core import Listener
 from pace_local.session_disk import SessionDisk
 from pace_local.session_lasting import SessionLasting
@@ -70,11 +70,12 @@ class Session(SessionLasting):
         _stored: StoredSession | None = None,
         **settings: Any,
     ) -> None:
-        self.config = (config or SessionConfig()).replace(**settings)
+        config = (config or SessionConfig()).replace(**settings)
         self._disk: SessionDisk | None = None
         self.model = model
         self._writer = writer
-        self.policy = policy_named(self.config.policy, self.config.policy_options)
+        self.policy = policy_named(config.policy, config.policy_options)
+        self.config = within_training(model, config, self.policy)
         options = (
             None if self.config.enable_thinking is None else {"enable_thinking": self.config.enable_thinking}
         )
@@ -175,6 +176,7 @@ class Session(SessionLasting):
             CancelledError: after :meth:`cancel`.
             ContextFullError: if the policy evicts nothing and the text does not fit.
             NativeError: if the cache fails.
+            StorageError: if the session is kept on disk and cannot be written there.
         """
         if not text.strip():
             raise ConfigError(f"the text of {name or kind!r} is empty; give at least one character")
@@ -184,9 +186,11 @@ class Session(SessionLasting):
             self._start_turn()
             if kind == "user" and not self._memory.wants_isolation(kind, name, isolated):
                 self._start_step(text)
-            return self._append(
+            segment = self._append(
                 text, name, kind, kind == "system" if pinned is None else pinned, next_use, isolated
             )
+            self._write_down()
+        return segment
 
     def _append(
         self,
@@ -315,6 +319,8 @@ class Session(SessionLasting):
         Raises:
             ConfigError: for an empty prompt or a limit below 1, before anything is read.
             ContextFullError, NativeError: as :meth:`append`; the session can go on.
+            StorageError: if the session is kept on disk and cannot be written there. The answer is part of it
+                all the same, and is written with what comes next.
         """
         if max_tokens < 1:
             raise ConfigError(f"max_tokens {max_tokens} is out of range; use 1 or more")
@@ -351,7 +357,7 @@ class Session(SessionLasting):
 
         Raises:
             ConfigError: for a token that the model does not have, an empty prompt, or nothing to answer.
-            CancelledError, ContextFullError, NativeError: as :meth:`append`.
+            CancelledError, ContextFullError, NativeError, StorageError: as :meth:`append`.
         """
         n_vocab = self.model.shape.n_vocab
         for token in (*tokens, *(() if end_token is None else (end_token,))):
@@ -373,6 +379,7 @@ class Session(SessionLasting):
                 self._cache.decode([token], segment)
                 self._count_token(began)
             self._close_answer(end_token)
+            self._write_down()
             self._turn_is_over = True
         return self.segments[segment.id]
 
@@ -477,7 +484,10 @@ class Session(SessionLasting):
     def _open_answer(self, name: str | None, next_use: int | None) -> Segment:
         self._flush_pending()
         turn = self._next_turn()
-        self._read_framing(self.model.tokenize(self.answer_prefix, special=True), turn)
+        prefix = self.model.tokenize(self.answer_prefix, special=True)
+        self._read_framing(prefix, turn)
+        if not prefix:
+            self._cache.look_again()
         self._cache.begin_answer()
         return self._open_segment(name, "answer", turn, next_use=next_use)
 

@@ -13,14 +13,14 @@ import numpy.typing as npt
 from pace_local._native import Block, NativeCache
 from pace_local.config import SessionConfig
 from pace_local.engine import Engine
-from pace_local.errors import CacheLostError, CancelledError, ContextFullError, NativeError, PaceError
+from pace_local.errors import CacheLostError, CancelledError, ContextFullError, PaceError
 from pace_local.events import Event, Evicted, ReadsOverBudget, Rebuilt, Renumbered
 from pace_local.memory import KeepPlan, Read, plan_keep
 from pace_local.merging import Merger
 from pace_local.model import Model
 from pace_local.observing import Observer
 from pace_local.policies import CacheView, Observation, Policy
-from pace_local.residents import NO_PIECE, NO_STAY, ResidentMap, Rows
+from pace_local.residents import CHANGED, NO_PIECE, NO_STAY, ResidentMap, Rows
 from pace_local.segments import KINDS, Segment, SegmentTable
 from pace_local.stats import Counters
 
@@ -102,11 +102,10 @@ class SessionCache:
         return self._policy.bounds_positions if asked is None else asked
 
     def withdraw(self, n_tokens: int) -> None:
-        """Forget all tokens of the session but the first so many."""
+        """Forget all tokens of the session but the first so many, and what the map does not know of yet."""
         rank = self.map.rank_of_index(n_tokens)
-        if rank < len(self.map):
-            self.engine.remove_from(int(self.map.position[rank]))
-            self.map.truncate(rank)
+        self.map.truncate(rank)
+        self.engine.remove_from(self.map.next_position)
         self._forget(n_tokens)
         del self.tokens[n_tokens:], self._marks[n_tokens:]
 
@@ -128,32 +127,41 @@ class SessionCache:
             segment: the last one, which they belong to.
             entity: which of them are part of a name or constant; None: none.
         """
-        n = len(tokens)
+        n, length = len(tokens), len(self.tokens)
         self._make_room(n)
         position = self.map.next_position
-        self.engine.decode(tokens, position)
-        self.map.append(
-            n,
-            len(self.tokens),
-            segment=segment.id,
-            turn=segment.turn,
-            framing=segment.kind == "framing",
-            kind=KINDS.index(segment.kind),
-            entity=entity,
-        )
-        self.tokens.extend(tokens)
-        self._marks.extend(bytes(n) if entity is None else entity.tobytes())
-        self._segments.extend(segment.id, len(self.tokens))
-        self.counters.highest_position = max(self.counters.highest_position, position + n - 1)
-        if self._is_time_to_evict(n):
-            try:
+        try:
+            self.engine.decode(tokens, position)
+            self.map.append(
+                n,
+                length,
+                segment=segment.id,
+                turn=segment.turn,
+                framing=segment.kind == "framing",
+                kind=KINDS.index(segment.kind),
+                entity=entity,
+            )
+            self.tokens.extend(tokens)
+            self._marks.extend(bytes(n) if entity is None else entity.tobytes())
+            self._segments.extend(segment.id, length + n)
+            self.counters.highest_position = max(self.counters.highest_position, position + n - 1)
+            if self._is_time_to_evict(n):
                 self.evict()
-            except NativeError:
-                self.withdraw(len(self.tokens) - n)
-                self._segments.extend(segment.id, len(self.tokens))
-                raise
+        except BaseException:  # an interrupt too, which comes as soon as the tokens are in the cache
+            self.withdraw(length)
+            self._segments.extend(segment.id, length)
+            raise
         if self._config.check:
             self.check()
+
+    def look_again(self) -> None:
+        """Compute the logits behind the last resident as the cache is now; residents stay as they are.
+
+        What was decoded last may have been another text, or may have seen other residents.
+        """
+        last = len(self.map) - 1
+        token, position = self.tokens[int(self.map.token_index[last])], int(self.map.position[last])
+        self.engine.look_again(token, position, int(self.map.position[last - 1]) if last else -1)
 
     def decode_again(self, token_index: npt.NDArray[np.int64], piece: int = NO_PIECE) -> None:
         """Decode tokens of the session again that are not resident, behind all that are.
@@ -169,10 +177,15 @@ class SessionCache:
             # Micro-batches are cut as when the tokens were first read, so that the bits are the same.
             end = self._segments.at(int(token_index[first])).end
             last = min(int(np.searchsorted(token_index, end)), first + self.engine.n_batch)
-            index, position = token_index[first:last], self.map.next_position
-            self.engine.decode(np.frombuffer(self.tokens, dtype=np.int32)[index], position)
+            index, position, n = token_index[first:last], self.map.next_position, len(self.map)
             positions = np.arange(position, position + len(index), dtype=np.int32)
-            self.map.insert(self.rows_of(index, piece), positions)
+            try:
+                self.engine.decode(np.frombuffer(self.tokens, dtype=np.int32)[index], position)
+                self.map.insert(self.rows_of(index, piece), positions)
+            except BaseException:
+                self.map.truncate(n)
+                self.engine.remove_from(position)
+                raise
             first = last
 
     def complete(self, rows: Rows, positions: npt.NDArray[np.int32]) -> None:
@@ -191,7 +204,13 @@ class SessionCache:
         index = np.union1d(rows.token_index, again.token_index)
         places = np.union1d(positions, places).astype(np.int32)
         if np.array_equal(places, self.map.next_position + np.arange(len(places))):
-            self.decode_again(index)
+            # A text that was read in isolation sees its neighbours now, and what is behind sees another text.
+            computed = self.rows_of(index)
+            segments = [self._segments[segment] for segment in np.unique(computed.segment).tolist()]
+            alone = [segment.turn for segment in segments if segment.isolated]
+            mixed = np.cumsum(np.isin(computed.turn, alone)) > 0
+            self.decode_again(index[~mixed])
+            self.decode_again(index[mixed], CHANGED)
         else:
             self.map.insert(self.rows_of(index), places)
             self.rebuild(None)
@@ -347,17 +366,17 @@ class SessionCache:
         n = len(view)
         leaving = np.delete(np.arange(n), plan.keep)
         self.announce(leaving)
-        self.native.retain(plan.keep, n)
-        if self.merger is not None:
-            self.merger.entries.keep(view.token_index[plan.keep])
-        self.last_eviction = Eviction(
-            view.token_index.copy(), plan, reads, len(self.tokens), view.position.copy()
-        )
+        eviction = Eviction(view.token_index.copy(), plan, reads, len(self.tokens), view.position.copy())
         ids, counts = np.unique(view.segment[leaving], return_counts=True)
-        self.map.keep(plan.keep)
+        self._retain(plan.keep)
+        if self.merger is not None:
+            self.merger.entries.keep(eviction.token_index[plan.keep])
+        self.last_eviction = eviction
         if self._policy.closes_gaps:
-            self.engine.close_gaps(self.map.position)
-            self.map.renumber()
+            try:
+                self.engine.close_gaps(self.map.position)
+            finally:
+                self.map.place(self.native.residents()["position"])
         seconds = time.perf_counter() - began
         self.counters.evicted += len(leaving)
         self.counters.evictions += 1
@@ -366,6 +385,34 @@ class SessionCache:
         lost = {self._segments[int(i)].name: int(count) for i, count in zip(ids, counts, strict=True)}
         self._emit(Evicted(len(leaving), len(self.map), lost, seconds, planned))
         self._tell_partial_reads(plan)
+
+    def _retain(self, keep: npt.NDArray[np.uint32]) -> None:
+        """Evict all but some ranks."""
+        n, positions = len(self.map), self.map.position[keep]
+        self.carry_out(lambda: self.native.retain(keep, n), lambda: self.map.keep(keep), positions)
+
+    def carry_out(
+        self, operation: Callable[[], object], note: Callable[[], None], positions: npt.NDArray[np.int32]
+    ) -> None:
+        """Run a native operation and note in the map what it did.
+
+        An interrupt is raised as soon as the operation is over, before anything is noted. Whether it took
+        place is seen then from where residents are.
+
+        Args:
+            operation: does all or nothing.
+            note: makes the map what the cache is then.
+            positions: of all residents then, shape [n].
+        """
+        try:
+            operation()
+        except PaceError:
+            raise
+        except BaseException:
+            if np.array_equal(self.native.residents()["position"], positions):
+                note()
+            raise
+        note()
 
     def _tell_partial_reads(self, plan: KeepPlan) -> None:
         for part in plan.over_budget:
@@ -380,9 +427,10 @@ class SessionCache:
         assert self.merger is not None
         try:
             self.merger.merge(view, plan)
-            self.map.change()
         except CacheLostError as error:
             self.rebuild(str(error))
+        finally:
+            self.map.change()
 
     def renumber(self, positions: npt.NDArray[np.int32]) -> None:
         """Give all residents new positions, shape [n], strictly increasing."""
@@ -411,25 +459,29 @@ class SessionCache:
         if len(ranks):
             if saves:
                 self.announce(ranks)
-            keep = np.delete(np.arange(len(self.map)), ranks).astype(np.uint32)
-            self.native.retain(keep, len(self.map))
-            self.map.keep(keep)
+            self._retain(np.delete(np.arange(len(self.map)), ranks).astype(np.uint32))
 
     def move(self, keep: npt.NDArray[np.uint32], positions: npt.NDArray[np.int32]) -> None:
         """Keep residents of some ranks, at new positions; both strictly increasing, shape [n].
 
         If a device loses the cache meanwhile, those residents are decoded again first.
         """
-        n = len(self.map)
         try:
-            self.native.place(keep, n, positions)
-            self.map.keep(keep)
+            self._move(keep, positions)
         except CacheLostError as error:
             self.map.keep(keep)
             self.rebuild(str(error))
             if not np.array_equal(positions, self.map.position):
-                self.native.place(np.arange(len(keep), dtype=np.uint32), len(keep), positions)
-        self.map.place(positions)
+                self._move(np.arange(len(keep), dtype=np.uint32), positions)
+
+    def _move(self, keep: npt.NDArray[np.uint32], positions: npt.NDArray[np.int32]) -> None:
+        n = len(self.map)
+
+        def note() -> None:
+            self.map.keep(keep)
+            self.map.place(positions)
+
+        self.carry_out(lambda: self.native.place(keep, n, positions), note, positions)
 
     def load(
         self,
@@ -449,8 +501,12 @@ class SessionCache:
         Raises:
             NativeError: as :meth:`~pace_local._native.NativeCache.load`; nothing has changed then.
         """
-        self.native.load(block, positions, len(self.map), self.engine.identity, block_rows)
-        self.map.insert(rows, positions)
+        n = len(self.map)
+        self.carry_out(
+            lambda: self.native.load(block, positions, n, self.engine.identity, block_rows),
+            lambda: self.map.insert(rows, positions),
+            np.union1d(self.map.position, positions).astype(np.int32),
+        )
 
     @property
     def native(self) -> NativeCache:
@@ -490,8 +546,9 @@ class SessionCache:
                 # Stopping here would lose residents that the caller never asked to lose.
                 cancelled = True
                 self.engine.resume()
-            except PaceError:
+            except BaseException:
                 self.map.truncate(first)
+                self.engine.remove_from(first)
                 raise
             else:
                 first += self.engine.n_batch

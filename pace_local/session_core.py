@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from pace_local.checkpoints import Checkpoints
-from pace_local.errors import ConfigError, StorageError
+from pace_local.errors import ConfigError
 from pace_local.events import Event
 from pace_local.segments import Segment
 from pace_local.session_view import SessionView
@@ -24,6 +24,7 @@ class SessionCore(SessionView):
 
     _checkpoints: Checkpoints
     _disk: SessionDisk | None
+    _is_written_down: bool
     _listener: Listener | None
     _lock: threading.Lock
     _n_turns: int
@@ -39,6 +40,8 @@ class SessionCore(SessionView):
             """Free the cache."""
 
         def _tell_memory(self) -> None: ...
+
+        def _flush_pending(self) -> None: ...
 
     def cancel(self) -> None:
         """Stop what the session is doing within one micro-batch. From any thread or signal handler."""
@@ -91,14 +94,16 @@ class SessionCore(SessionView):
                 raise ConfigError("the session is busy: finish or close the running generation first")
             self.engine.resume()
             self._working = True
+        self._is_written_down = False
         try:
             yield
         except BaseException:
-            with suppress(StorageError):  # what went wrong first is what counts
+            with suppress(Exception):  # what went wrong first is what counts
                 self._write_down()
             raise
         else:
-            self._write_down()
+            if not self._is_written_down:
+                self._write_down()
         finally:
             self._arriving = None
             self._cache.is_answering = False
@@ -110,6 +115,7 @@ class SessionCore(SessionView):
         if self._disk is not None and self.engine.ctx is not None:
             self.engine.resume()
             self._disk.write()
+        self._is_written_down = True
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:

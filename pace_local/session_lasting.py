@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pace_local import session_disk
+from pace_local.checkpoints import Checkpoint
 from pace_local.config import SessionConfig
 from pace_local.config_document import config_of
-from pace_local.errors import ConfigError
+from pace_local.errors import ConfigError, PaceError
 from pace_local.events import Rebuilt, Restored
 from pace_local.model import Model
 from pace_local.plan import Plan
@@ -197,27 +198,39 @@ class SessionLasting(SessionSteps):
         began = time.perf_counter()
         with self._at_work():
             length, before = self.session_length, set(self.residents.token_index.tolist())
-            saved = self._checkpoints.restore(checkpoint)
-            if self._disk is not None:
-                self._disk.withdrawn(saved.n_tokens)
-            state: _State = saved.state
-            self.segments.restore(state.segments)
-            self._memory.forget_from(saved.n_tokens, len(self.segments))
-            self._role, self._prompt, self._n_turns = state.role, state.prompt, state.n_turns
-            self._pending = list(state.pending)
-            self._asked, self._mentioned = list(state.asked), list(state.mentioned)
-            self._step_is_due = state.step_is_due
-            self.policy.__dict__.update(copy.deepcopy(state.policy))
-            if self.merged is not None and state.merged is not None:
-                self.merged.__dict__.update(copy.deepcopy(state.merged))
-            self._plan = state.plan
-            self._turn_is_over = True
-            self._cache.since_eviction = state.since_eviction
-            self._memory.working_set.forget_sequences_but(state.sequences)
-            if state.attention is not None:
-                self._cache.take_attention(*state.attention)
+            saved = self._checkpoints.named(checkpoint)
+            try:
+                self._checkpoints.restore(checkpoint)
+            except PaceError:
+                raise
+            except BaseException:  # an interrupt, when the cache had gone back already or not
+                if self.session_length == saved.n_tokens:
+                    self._go_back(saved)
+                raise
+            self._go_back(saved)
             loaded = len(set(self.residents.token_index.tolist()) - before)
         self._emit(Restored(checkpoint, length - self.session_length, loaded, time.perf_counter() - began))
+
+    def _go_back(self, saved: Checkpoint) -> None:
+        """Know what was known at a checkpoint; the cache is as it was then."""
+        if self._disk is not None:
+            self._disk.withdrawn(saved.n_tokens)
+        state: _State = saved.state
+        self.segments.restore(state.segments)
+        self._memory.forget_from(saved.n_tokens, len(self.segments))
+        self._role, self._prompt, self._n_turns = state.role, state.prompt, state.n_turns
+        self._pending = list(state.pending)
+        self._asked, self._mentioned = list(state.asked), list(state.mentioned)
+        self._step_is_due = state.step_is_due
+        self.policy.__dict__.update(copy.deepcopy(state.policy))
+        if self.merged is not None and state.merged is not None:
+            self.merged.__dict__.update(copy.deepcopy(state.merged))
+        self._plan = state.plan
+        self._turn_is_over = True
+        self._cache.since_eviction = state.since_eviction
+        self._memory.working_set.forget_sequences_but(state.sequences)
+        if state.attention is not None:
+            self._cache.take_attention(*state.attention)
 
     def drop_checkpoint(self, checkpoint: int) -> None:
         """Forget a checkpoint.

@@ -143,12 +143,14 @@ class SessionSteps(SessionCore):
         now = [read.segment for read in self.reads() if read.step == 0]
         asked = [segment for segment in now if segment == self._prompt and self._role == "user"]
         reads = [segment for segment in now if segment != self._prompt and segment not in mentioned]
-        if self._memory.focuses and self._step_is_due and len(self._plan):
-            self._memory.focus.start(next(iter(self._plan)).text, reads + mentioned, asked)
-        elif self._memory.recalls:
-            working_set = self._memory.working_set
+        working_set = self._memory.working_set
+        if self._memory.recalls:
             pinned = sorted(self.segments.pinned - working_set.whole())
             working_set.bring(dict.fromkeys(pinned, "it is pinned"))
+        if self._memory.focuses and self._step_is_due and len(self._plan):
+            self._flush_pending()  # the end of the answer before leaves with it
+            self._memory.focus.start(next(iter(self._plan)).text, reads + mentioned, asked)
+        elif self._memory.recalls:
             for lost in working_set.bring(dict.fromkeys(asked + reads, "a step reads it")):
                 if lost in reads and working_set.fits_alone(len(working_set.unit(lost))):
                     working_set.recompute(lost, "a step reads it, and it was not saved or is gone")

@@ -380,18 +380,18 @@ class WorkingSet:
         aside = residents.rows(ranks)
         positions = residents.position[ranks].copy()
         attention = self._cache.attention_state()
-        if len(ranks):
-            block = native.save(ranks.astype(np.uint32), len(residents), self._cache.engine.identity)
-            native.retain(np.arange(prefix, dtype=np.uint32), len(residents))
-            residents.truncate(prefix)
-        result = _Aside(len(ranks), time.perf_counter() - began)
+        result = _Aside(len(ranks), 0.0)
         self._cache.is_alone = True
         try:
+            if len(ranks):
+                block = native.save(ranks.astype(np.uint32), len(residents), self._cache.engine.identity)
+                self._cache.drop(ranks, saves=False)
+            result.seconds = time.perf_counter() - began
             yield result
         finally:
             self._cache.is_alone = False
             began = time.perf_counter()
-            if block is not None:
+            if block is not None and not np.isin(aside.token_index, residents.token_index).any():
                 self._reunite(block, aside, positions, prefix)
                 if attention is not None:
                     self._cache.add_attention(aside.token_index, *(part[ranks] for part in attention))

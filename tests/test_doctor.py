@@ -256,6 +256,15 @@ def test_a_library_for_another_processor(tiny, quick, report, monkeypatch):
     )
 
 
+def test_a_library_for_the_compilers_own_processor_says_nothing_of_others(monkeypatch):
+    """``CMAKE_ARGS=-DGGML_NATIVE=on`` gave a library that was refused, and building it anew gave the same."""
+    monkeypatch.setattr(_native, "cpu_flags", lambda: {"avx2"})
+    native = _native.Build(_native.library_folder(), {"isa": ["native"]})
+    assert _native.missing_instruction_sets(native) == []
+    both = _native.Build(_native.library_folder(), {"isa": ["native", "avx512_vnni"]})
+    assert _native.missing_instruction_sets(both) == ["avx512_vnni"]
+
+
 @pytest.mark.skipif(_native.cpu_flags() is None, reason="this system does not say what its CPU lacks")
 def test_a_library_for_another_processor_is_never_loaded(tiny, tmp_path):
     """It would die of an illegal instruction."""

@@ -94,8 +94,8 @@ def test_residents_are_sinks_pins_and_reads(model: Model, hearing: Hearing, name
         computed = in_order[1:]
         assert event.reads == {name: "together" if name in computed else "spliced" for name in names}
         assert hearing.recalled() == [(name, event.reads[name]) for name in in_order]
-        end_of_answer, markers = 2, 7
-        new = end_of_answer + markers + len(session.segments.named("a text"))
+        markers = 7
+        new = markers + len(session.segments.named("a text"))
         assert session.n_residents == len(seen[0]) + new
 
 
@@ -407,3 +407,32 @@ def test_the_events_of_a_step_are_plain_values(model: Model, hearing: Hearing) -
                 assert event.text == ""
                 assert values["seconds"] >= 0
         assert started(hearing).step == TALK
+
+
+def test_what_is_pinned_comes_back_when_a_step_starts(model: Model, hearing: Hearing) -> None:
+    with working_session(model, hearing) as session:
+        read_specs(session)
+        plan_reads(session, "spec:stock")
+        answered(session)
+        assert not is_whole(session, "spec:orders")
+        session.pin("spec:orders")
+        plan_reads(session, "spec:mail")
+        list(session.generate("go on", max_tokens=1))
+        assert is_whole(session, "spec:orders")
+        assert is_whole(session, "spec:mail")
+        session.check()
+
+
+def test_the_end_of_the_last_answer_leaves_with_it(model: Model) -> None:
+    """A step that began with a prompt had an end-of-turn marker of no turn before it."""
+    with working_session(model) as session:
+        read_specs(session)
+        answered(session)
+        plan_reads(session, "spec:stock")
+        list(session.generate("write it", max_tokens=1))
+        residents = session.residents
+        turns = {segment.turn for segment in session.segments if segment.kind == "answer"} - {
+            list(session.segments)[-1].turn
+        }
+        assert turns
+        assert not np.isin(residents.turn, list(turns)).any()

@@ -385,3 +385,32 @@ def test_forcing_needs_something_to_answer(model: Model) -> None:
         with pytest.raises(ConfigError, match="the prompt is empty"):
             force(session, [1], prompt=" ")
         assert all_tokens(session) == []
+
+
+def test_what_is_written_and_what_is_done_aside(model: Model, tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    with RecordedSession(model, path, **WIDE) as session:
+        session.append("the rate is nine", name="rate")
+        with session.aside():
+            session.append("never mind", name="aside")
+            session.pin("rate")
+            session.plan = Plan([Step("x", reads=["aside"])])
+            list(session.generate("a question aside", max_tokens=4))
+        written = session.write(model.tokenize("so it is"), prompt="say it", name="said")
+        list(session.generate("go on", max_tokens=4))
+        tokens, text = all_tokens(session), session.text_of(written)
+    recording = Recording.load(path)
+    assert next(turn.text for turn in recording.turns if isinstance(turn, Generated)) == text
+    with Session(model, **WIDE) as session:
+        replay(recording, session)
+        assert all_tokens(session) == tokens
+        assert not session.segments.named("rate").pinned
+
+
+def test_what_a_recording_cannot_say_is_refused(model: Model, tmp_path: Path) -> None:
+    """Each gave a recording that no session could play."""
+    with RecordedSession(model, tmp_path / "r.jsonl", **WIDE) as session:
+        with pytest.raises(ConfigError, match="cannot go back"):
+            session.checkpoint()
+        with pytest.raises(ConfigError, match="begins with its session"):
+            RecordedSession.open(model, tmp_path / "kept")

@@ -313,3 +313,70 @@ def test_closing_twice_and_in_the_midst_of_an_answer(model: Model, tmp_path: Pat
         assert list(again.tokens)[: len(tokens)] == tokens
         again.check()
     stream.close()
+
+
+def test_a_turn_that_cannot_be_written_can_be_tried_again(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with begin(model, tmp_path / "kept") as session:
+        assert session._disk is not None
+        length, names = session.session_length, [segment.name for segment in session.segments]
+
+        def full(record: Any, *, sync: bool) -> None:
+            raise StorageError("no room on the disk")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(session._disk.stored, "append", full)
+            with pytest.raises(StorageError, match="no room"):
+                session.append("the only copy", name="copy")
+            with pytest.raises(StorageError, match="no room"):
+                session.write(model.tokenize("it is"), prompt="say it", name="copy")
+            assert session.session_length == length
+            assert [segment.name for segment in session.segments] == names
+            session.check()
+        session.append("the only copy", name="copy")
+        tokens = list(session.tokens)
+    with Session.open(model, tmp_path / "kept") as session:
+        assert list(session.tokens) == tokens
+        assert [segment.name for segment in session.segments if "copy" in segment.name] == ["copy"]
+
+
+def test_what_took_the_place_of_a_text_is_forgotten_on_disk_too(model: Model, tmp_path: Path) -> None:
+    settings = {"policy": "pace_focus", "means": "reread", "budget": 384, "position_cap": 1024}
+    with tiny_session(model, folder=tmp_path / "kept", **settings) as session:
+        session.append("be brief", kind="system")
+        own = session.append("class Orders: RATE = 53", name="spec", kind="file")
+        checkpoint = session.checkpoint()
+        session.plan = Plan([Step("write orders", reads=["spec"])])
+        answer(session, "write it")
+        assert session.segments.named("spec").id != own.id
+        session.restore(checkpoint)
+        for name in ("one", "two", "three"):
+            session.append(f"another text, {name}", name=name, kind="file")
+    with Session.open(model, tmp_path / "kept") as session:
+        assert session.segments.named("spec").id == own.id
+
+
+def test_isolated_texts_behind_a_broken_piece_do_not_count_as_isolated(model: Model, tmp_path: Path) -> None:
+    settings = {"policy": "pace_focus", "budget": 384, "position_cap": 1024}
+
+    def values(session: Session) -> Any:
+        assert session.engine.cache is not None
+        at = session.residents.segment == session.segments.named("spec").id
+        return session.engine.cache.read_rows("value", 1)[at]
+
+    with tiny_session(model, folder=tmp_path / "kept", **settings) as session:
+        session.append("be brief", kind="system")
+        talk = session.append("tell me of the ships", kind="user")
+        session.append("class Orders: RATE = 53", name="spec", kind="file")
+        expected = values(session)
+        (piece,) = np.unique(session.residents.piece[session.residents.segment == talk.id]).tolist()
+    (file,) = kv_folder(tmp_path / "kept").glob(f"piece-{piece:012d}*")
+    broken = bytearray(file.read_bytes())
+    broken[-1] ^= 1
+    file.write_bytes(broken)
+    with Session.open(model, tmp_path / "kept") as session:
+        assert not np.array_equal(values(session), expected), "it was computed among the others"
+        session.evict("spec")
+        session.recall("spec")
+        assert np.array_equal(values(session), expected)

@@ -195,12 +195,30 @@ def test_rope_factors_that_change_with_the_context(load_tiny: Callable[[TinySpec
     model = load_tiny(
         TinySpec(arch="phi3", n_layer=1, n_ctx_train=256, rope_factors=factors, rope_factors_long=long)
     )
-    text = message_of(ConfigError, lambda: Session(model, budget=96, headroom=16, position_cap=400))
+    text = message_of(
+        ConfigError, lambda: Session(model, budget=96, headroom=16, position_cap=200, policy="plan")
+    )
     assert "at position 256" in text
     assert "a cap of at most 256" in text
-    message_of(ConfigError, lambda: Session(model, budget=96, headroom=16, position_cap=200, policy="plan"))
     with tiny_session(model, position_cap=200) as session:
         session.append("some text")
+    with tiny_session(model, position_cap=400) as session:
+        assert session.config.position_cap == 256
+
+
+def test_positions_stay_in_the_trained_context(load_tiny: Callable[[TinySpec], Model]) -> None:
+    """With default settings a model of a small context went to position 8,191."""
+    model = load_tiny(TinySpec(n_layer=1, n_ctx_train=192))
+    with Session(model, budget=96, headroom=16, threads=1, check=True) as session:
+        assert session.config.position_cap == 192
+        while session.session_length < 600:
+            session.append("return the self and other " * 2)
+        assert session._cache.counters.renumberings > 1
+        assert session._cache.counters.highest_position < 192
+    with Session(model, budget=180, headroom=16, threads=1) as session:
+        assert session.config.position_cap == 196, "not below budget + headroom"
+    with Session(model, budget=96, headroom=16, threads=1, policy="streaming") as session:
+        assert session.config.position_cap == 8192, "it is not in use"
 
 
 @pytest.mark.parametrize("way", ["missing", "truncated", "not a GGUF", "empty", "directory", "unknown"])

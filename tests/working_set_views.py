@@ -90,8 +90,9 @@ def chatter(session: Session, times: int, words: int = 4) -> None:
 
 
 def computed_for_step(session: Session, hearing: Hearing, *names: str) -> int:
-    """Start a step that reads these segments; return how many tokens had to be decoded until it had."""
+    """Start a step that reads these segments; return how many of their tokens had to be decoded for that."""
     list(session.generate("go on", max_tokens=5))
+    end_of_answer = len(session._pending)
     session.plan = Plan([Step(f"step at {session.session_length}", reads=names)])
     decode, calls = session.engine.decode, []
     until_start: list[int] = []
@@ -111,7 +112,7 @@ def computed_for_step(session: Session, hearing: Hearing, *names: str) -> int:
         session.append("use it")
     hearing.act = act
     (computed,) = until_start
-    return computed
+    return computed - end_of_answer
 
 
 def length_of(session: Session, *names: str) -> int:

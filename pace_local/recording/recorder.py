@@ -12,10 +12,10 @@ import json
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 from pace_local.config import SessionConfig
-from pace_local.errors import FileError, StorageError
+from pace_local.errors import ConfigError, FileError, StorageError
 from pace_local.events import Event, Finished, FinishReason
 from pace_local.model import Model
 from pace_local.plan import Plan
@@ -33,7 +33,7 @@ from pace_local.recording.turns import (
 )
 from pace_local.sampling import Sampling
 from pace_local.segments import Kind, Segment
-from pace_local.session import Session
+from pace_local.session import Look, Session
 from pace_local.session_core import Listener
 from pace_local.session_steps import SessionSteps
 
@@ -173,6 +173,57 @@ class RecordedSession(Session):
             reasoning=reasoning,
         )
         return self._record(stream, prompt, next_use)
+
+    def write(
+        self,
+        tokens: Sequence[int],
+        *,
+        prompt: str | None = None,
+        name: str | None = None,
+        next_use: int | None = None,
+        end_token: int | None = None,
+        look: Look | None = None,
+    ) -> Segment:
+        """Read a prompt, if there is one, and then tokens as if the model had written them."""
+        with self._turn():
+            first = len(self.segments)
+            segment = super().write(
+                tokens, prompt=prompt, name=name, next_use=next_use, end_token=end_token, look=look
+            )
+            self._write_answer(first, prompt, next_use, self.text_of(segment), "stop")
+        return segment
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Within this, nothing is recorded: after it the session is as before."""
+        file, self._file = self._file, None
+        before = self._length, self._checksum, self._written_plan, dict(self._pins)
+        try:
+            with super().aside():
+                yield
+        finally:
+            self._file = file
+            self._length, self._checksum, self._written_plan, self._pins = before
+            self._plan_was_set = False
+
+    def checkpoint(self) -> int:
+        """Not while it is recorded: a recording cannot take back what was read.
+
+        Raises:
+            ConfigError: with what to do.
+        """
+        if self._file is not None:
+            raise ConfigError("a session that is recorded cannot go back; make a Session, or use aside()")
+        return super().checkpoint()
+
+    @classmethod
+    def open(cls, *_: object, **__: object) -> NoReturn:
+        """Not possible: a recording begins where its session does.
+
+        Raises:
+            ConfigError: with what to do.
+        """
+        raise ConfigError("a recording begins with its session; go on with one from disk by Session.open")
 
     def _record(self, stream: Iterator[Event], prompt: str | None, next_use: int | None) -> Iterator[Event]:
         assert isinstance(stream, Generator)
