@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from git_repositories import commit_all, git
+from git_repositories import repository as git_repository
 
 from pace_agent.safety.paths import Territory
 from pace_agent.safety.permissions import Action, Mode, Permissions, Request, Verdict
+from pace_agent.shell.checkouts import tracked
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n"
 
@@ -172,6 +175,30 @@ git config --get user.name
 git cat-file -p HEAD
 /bin/ls
 /usr/bin/grep x README.md
+git version
+git diff -U5
+git log -M --stat
+git status -uno
+java -version
+ruff --version
+python -V
+od -w16 README.md
+xxd -l 16 -c8 README.md
+date -I
+date -Iseconds
+printf '%5.1f%%\n' 3
+env -C src cat a.py
+cd src/.. && ls
+while true; do cd src; ls; done
+for f in src/*.py; do wc -l README.md; done
+for path in src docs; do ls; done
+for FILE in a b; do ls; done
+echo {} x{} a,b {x}
+cat 'src'/*.py
+cat 'src'/*.p[y]
+grep -R def src
+grep -r --include='*.py' --include='a.p*' def src
+diff -r src src
 """
 """Run without asking."""
 
@@ -436,6 +463,81 @@ head /dev/sda
 diff README.md /etc/hosts
 git diff --no-index README.md /etc/hosts
 cat < /etc/hosts
+printf %s "$AWS_SECRET"
+printf 'abc%n' PATH
+printf * x
+printf %s ${HOME##$(ls)}
+printf %s ${HOME%`ls`}
+printf %s "${HOME:+`ls`}"
+printf %s "${HOME:-'$(ls)'}"
+for f in ${A##$(ls)}; do ls; done
+LANG=${A##$(ls)} ls
+: "${x:-'}"; rm x; : "'}"
+make version
+bash version
+sh version
+python version
+node version
+mvn -version
+pytest --version
+yarn --version
+pnpm --version
+mvn --version
+gradle --version
+cargo --version
+rustc --version
+dotnet --version
+bundle --version
+for PATH in .; do ls; done
+for PATH; do ls; done
+for CDPATH in docs; do cd deep && cat notes; done
+for NULLCMD in ./x; do ls; done
+for RANDOM in 'a[$(rm x)]'; do ls; done
+zsh -c 'for path in .; do ls; done'
+LINES='a[$(rm x)]' ls
+ls {PATH}</dev/null
+ls >& 'a$(rm x)'
+ls <& 'a$(rm x)'
+cat {{},/etc/passwd}
+cat {x{y}z,/etc/passwd}
+cat .[[:alpha:]]nv
+cat .[[=e=]]nv
+cat .[[.e.]]nv
+cat .[e\]]nv
+cat .[e'x']nv
+uniq READ*
+xxd READ*
+pip show *
+grep -d recurse x .
+grep -r --include='\.env' x .
+grep -r --include='[^x]env' x .
+grep -r --include=config x .
+grep -r --include=.ENV x .
+grep -r --exclude-dir='[.]git' --include=config x .
+grep -R x docs
+grep --dereference-recursive x docs
+diff -r src docs
+rg -L x docs
+rg --iglob .ENV x
+rg -g '{.env,a}' x
+rg -g '.env*/**' x
+git grep --untracked x
+date -I 01010000
+env -C /etc cat passwd
+env -C/etc cat passwd
+env -iC /etc cat passwd
+env --chdir=/etc cat passwd
+env --chdir "$X" cat passwd
+env -C docs cat notes
+env -u PATH ls
+timeout 5* ls
+strace -E PATH=. ls
+cd docs && cat notes
+cd . && cd . && cd . && cd docs && cat notes
+for i in 1 2; do cat notes; cd docs; done
+f() { cat notes; }; cd docs; f
+cd docs/deep/.. && cat notes
+cat '~'/notes
 """
 """Asked about in mode ``ask``."""
 
@@ -638,6 +740,19 @@ xargs cat .env
 echo $(cat .env)
 cat <<< "$(cat .env)"
 diff .env README.md
+echo ${X##$(rm -rf /)}
+echo "${X:+`rm -rf ~`}"
+echo ${X%%$(cat .env)}
+cat {{},.env}
+od -w .env
+xxd -bc .env
+git log -p -M .env
+git show -M HEAD:.env
+git status -u .env
+cd ..; cat repository/.env
+cd . && cd . && cd . && cd sub && cat .env.local
+env -C sub cat .env.local
+git -C sub add .env.local
 """
 """Refused in every mode."""
 
@@ -663,6 +778,10 @@ def repository(tmp_path: Path) -> Path:
     (tmp_path / "outside/file").write_text("x\n")
     (root / "link_out").symlink_to(tmp_path / "outside")
     (root / "link_env").symlink_to(".env")
+    (root / "docs/notes").symlink_to(tmp_path / "outside/file")
+    (root / "docs/deep").symlink_to("../src")
+    (root / "~").mkdir()
+    (root / "~/notes").symlink_to(tmp_path / "outside/file")
     return root
 
 
@@ -729,6 +848,38 @@ alias ls=rm; ls
 rm -rf "$X/"
 watch ls
 ls 'unclosed
+echo ${X##$(ls)}
+find . -delete
+find . -mindepth 1 -delete
+find . -type f -exec rm {} +
+find . -name '*.py' -o -delete
+find . -name '.e*' -delete
+rm -rf .
+rm -rf ../repository
+rm -rf *
+rm -r ./*
+rm -rf sub
+cd "$X" && rm -rf build
+git checkout HEAD src/a.py
+git checkout README.md
+git checkout '*.py'
+git checkout -qf main
+git checkout -B main HEAD~5
+git diff --name-only | xargs git checkout
+git reset --har
+git switch -f main
+git switch --disc main
+git switch -C main HEAD~5
+git rm -rf src
+git checkout-index -fa
+git read-tree --reset -u HEAD
+git update-ref -d refs/heads/x
+git branch -fq main HEAD~5
+git branch --del main
+git tag -d v1
+git worktree remove -f x
+git restore --stag --workt x
+git -c alias.z='reset --hard' z
 """.strip().split("\n")
 
 
@@ -750,6 +901,24 @@ echo hi > out.txt
 curl http://localhost:8000/x | python -m json.tool
 curl http://localhost | perl -ne 'print'
 git push-something
+git checkout main
+git checkout -b new origin/main
+git switch -c new
+git restore --staged README.md
+git rm --cached README.md
+git branch -m a b
+git tag -m 'fix: d' v1
+git add . && git worktree remove x
+find . -name '*.pyc' -delete
+find . -name __pycache__ -exec rm {} +
+rm -rf node_modules build .pytest_cache
+rm -rf src
+rm -rf build/*
+cd src && rm -rf out
+for d in src docs; do (cd "$d" && make); done
+make -C src test
+python "${f%.py}_test.py" "${x:-"a b"}" "${y:-(none)}" ${z//\//_}
+for path in src docs; do ruff check "$path"; done
 """.strip().split("\n")
 
 
@@ -762,7 +931,9 @@ def test_mode_auto_runs_ordinary_work(repository: Path, command: str) -> None:
 @pytest.mark.parametrize(
     "command",
     ["touch ../x", "cp README.md /tmp/x", "ls /etc", "echo x > ../x", "python /etc/x.py", "cd .. && npm test",
-     "cat link_out/file", "rm -r link_out/file", "make --directory=/tmp", "tee ~/x"],
+     "env -C / rm -rf home", "env --chdir=/ rm -rf home", "xargs -a /etc/hosts echo", "cd && make",
+     "cd docs && rm notes", "git -C docs add notes", "git -C src/../docs add notes", "cat link_out/file",
+     "rm -r link_out/file", "make --directory=/tmp", "tee ~/x"],
 )  # fmt: skip
 def test_mode_auto_never_leaves_the_repository(repository: Path, command: str) -> None:
     verdict, reason = _decide(repository, command, Mode.AUTO)
@@ -779,15 +950,100 @@ def test_mode_accept_edits_lets_reading_commands_write_into_the_repository(
     assert _decide(repository, command, Mode.ACCEPT_EDITS)[0] is Verdict.ALLOW
 
 
-@pytest.mark.parametrize("command", ["ls > ../out", "rm x > out", "npm test", "ls > $X", "ls > link_out/x"])
+@pytest.mark.parametrize(
+    "command",
+    ["ls > ../out", "rm x > out", "npm test", "ls > $X", "ls > link_out/x", "ls >& 'x$(rm y)'",
+     "env -C ../outside sh -c 'echo x >> file'", "cd . && cd . && cd . && cd docs && echo x > notes"],
+)  # fmt: skip
 def test_mode_accept_edits_asks_about_the_rest(repository: Path, command: str) -> None:
     assert _decide(repository, command, Mode.ACCEPT_EDITS)[0] is Verdict.ASK
 
 
 def test_git_is_asked_about_in_a_folder_that_is_not_trusted(repository: Path) -> None:
     assert _decide(repository, "git status", is_trusted=False)[0] is Verdict.ASK
+    assert _decide(repository, "git status -- --version", is_trusted=False)[0] is Verdict.ASK
+    assert _decide(repository, "git grep x -- --version", is_trusted=False)[0] is Verdict.ASK
     assert _decide(repository, "git --version", is_trusted=False)[0] is Verdict.ALLOW
     assert _decide(repository, "ls", is_trusted=False)[0] is Verdict.ALLOW
+
+
+def test_git_is_asked_about_where_it_takes_settings_from_elsewhere(tmp_path: Path) -> None:
+    root = git_repository(tmp_path / "repository")
+    commit_all(root)
+    git(root, "worktree", "add", "-q", "linked")
+    git_repository(root / "nested")
+    # What file tools may write, and git takes for a repository with a checkout and a command to run.
+    for name in ("bare/objects", "bare/refs", "plain"):
+        (root / name).mkdir(parents=True)
+    (root / "bare/HEAD").write_text("ref: refs/heads/main\n")
+    (root / "bare/config").write_text(
+        '[core]\nrepositoryformatversion = 0\nbare = false\nworktree = .\nfsmonitor = "touch ../ran; false"\n'
+    )
+    git(root / "bare", "status")
+    assert (root / "ran").exists()
+
+    def decided(command: str) -> Verdict:
+        return _decide(root, command, Mode.ACCEPT_EDITS)[0]
+
+    assert decided("git status && cd plain && git log") is Verdict.ALLOW
+    assert decided("cd linked && git status") is Verdict.ALLOW
+    assert decided("git diff > a.patch") is Verdict.ALLOW
+    for command in (
+        "cd bare && git status",
+        "cd nested && git status",
+        "env -C bare git log",
+        'cd "$X"; git log',
+        "cd plain && git status; cd ../bare",
+        "echo x > plain/HEAD; echo ../bare > plain/commondir; cd plain; git log",
+    ):
+        assert decided(command) is Verdict.ASK, command
+
+
+@pytest.mark.parametrize("version", ["2", "4"])
+def test_git_grep_is_asked_about_only_where_git_has_secrets(tmp_path: Path, version: str) -> None:
+    root = git_repository(tmp_path / "repository")
+    for name in ("src/a.py", "src/b.py", "sub/x/.env.local", ".env"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("x\n")
+    git(root, "config", "index.version", version)
+    git(root, "add", "src")
+    assert _decide(root, "git grep x")[0] is Verdict.ALLOW
+    git(root, "add", "sub")
+    assert tracked((root / ".git/index").read_bytes()) == ["src/a.py", "src/b.py", "sub/x/.env.local"]
+    (root / "sub/x/.env.local").unlink()  # git still has it
+    assert _decide(root, "git grep --cached x")[0] is Verdict.ASK
+    assert _decide(root, "git grep x -- src '*.py'")[0] is Verdict.ALLOW
+    assert _decide(root, "git grep x -- sub")[0] is Verdict.ASK
+    assert _decide(root, "git grep x HEAD")[0] is Verdict.ASK
+    assert _decide(root, "git grep --untracked x -- src")[0] is Verdict.ASK
+    (root / ".git/index").write_bytes((root / ".git/index").read_bytes()[:-1] + b"?")
+    assert _decide(root, "git grep x -- src")[0] is Verdict.ASK
+
+
+def test_ripgrep_reads_hidden_files_where_something_says_so(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _decide(repository, "rg x sub")[0] is Verdict.ALLOW
+    assert _decide(repository, "rg -t json x sub")[0] is Verdict.ASK
+    (repository / "sub/.ignore").write_text("!.env.example\n!*.py\n!.github/\n")
+    assert _decide(repository, "rg x sub")[0] is Verdict.ALLOW
+    for line in ("!.env.local", "!.env*", "!/**", "!.[e]nv.local", "!*"):
+        (repository / ".gitignore").write_text(f"x\n{line}\n")
+        assert _decide(repository, "rg x sub")[0] is Verdict.ASK, line
+    (repository / ".gitignore").unlink()
+    monkeypatch.setenv("RIPGREP_CONFIG_PATH", "x")
+    assert _decide(repository, "rg x sub")[0] is Verdict.ASK
+    assert _decide(repository, "rg --no-config x sub")[0] is Verdict.ALLOW
+
+
+def test_links_in_a_folder_that_is_read_whole_are_followed(repository: Path) -> None:
+    (repository / "sub2").mkdir()
+    (repository / "src/inside").symlink_to("../sub2")
+    (repository / "sub2/back").symlink_to("../src")
+    assert _decide(repository, "grep -R x src")[0] is Verdict.ALLOW
+    (repository / "sub2/aws").symlink_to("../sub")
+    assert _decide(repository, "grep -r x src")[0] is Verdict.ALLOW
+    assert _decide(repository, "grep -R x src")[0] is Verdict.ASK
 
 
 def test_reading_a_whole_folder_is_asked_about_only_where_secrets_are(repository: Path) -> None:

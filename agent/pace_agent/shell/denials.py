@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from pace_agent.safety.protected import protection
+from pace_agent.shell.git_denials import force_push, grave_git
 from pace_agent.shell.rules import PRIVILEGED, is_device
 from pace_agent.shell.split import Split
 from pace_agent.shell.words import SimpleCommand, Word, names
@@ -27,12 +30,8 @@ _SYSTEM = names(
 )
 _HOME = re.compile(r"[\"']?(?:~|\$HOME|\$\{HOME\})[\"']?/?[\"']?(?:\*|\.\*|\.)?")
 
-_GRAVE_GIT = {
-    "push": "it publishes commits",
-    "clean": "it deletes files that git does not have",
-    "filter-branch": "it rewrites history",
-    "filter-repo": "it rewrites history",
-}
+_FEW_NAMES = re.compile(r"\*\.(?!(?:pack|idx|rev|git)$)\w+|\*~|\w[\w-]*\.\w+|__pycache__|\.DS_Store")
+"""Patterns for names that are neither those of most files nor those of git's own data."""
 _PUBLISHING = {
     ("npm", "publish"), ("yarn", "publish"), ("pnpm", "publish"), ("cargo", "publish"), ("gem", "push"),
     ("twine", "upload"), ("uv", "publish"), ("poetry", "publish"), ("docker", "push"), ("terraform", "apply"),
@@ -52,17 +51,23 @@ def denied(split: Split) -> str | None:
     return None
 
 
-def grave(command: SimpleCommand) -> str | None:
+def grave(command: SimpleCommand, is_there: Callable[[str], bool]) -> str | None:
     """Why a command is asked about even in mode ``auto``; None if it is not.
 
     These cannot be undone from the repository: they reach other machines, other users, or work that is stored
     nowhere else.
+
+    Args:
+        command: what is run.
+        is_there: whether a word is the name of a file or folder.
     """
     program, texts = command.program or "", _texts(command.words[1:])
     if privileged := PRIVILEGED.intersection({*command.via, program}):
         return f"{min(privileged)} runs it as another user"
     if program == "git":
-        return _grave_git(texts)
+        return grave_git([*texts, *(["."] if command.is_open else [])], is_there)
+    if program == "find" and _deletes_anything(texts):
+        return "it deletes whatever it finds"
     if any((program, text) in _PUBLISHING for text in texts[:1]):
         return "it publishes or changes what others use"
     if program in _REMOTE:
@@ -73,7 +78,7 @@ def grave(command: SimpleCommand) -> str | None:
         return "it changes what runs on a schedule"
     if (
         program == "rm"
-        and _is_recursive(texts)
+        and is_recursive(texts)
         and (command.is_open or any(word.text is None for word in command.words))
     ):
         return "what it deletes is only known when it runs"
@@ -104,7 +109,7 @@ def _denied(command: SimpleCommand) -> str | None:
     if program == "kill" and re.search(r"(?:^| )(?:-1|-- -1)$", " ".join(texts)) and len(texts) > 1:
         return "it ends every process of the user"
     if program == "git":
-        return _force_push(texts)
+        return force_push(texts)
     return None
 
 
@@ -139,7 +144,7 @@ def _ruins(program: str, words: Sequence[Word], texts: Sequence[str]) -> str | N
     elif program in ("rm", "chmod", "chown", "chgrp"):
         if "--no-preserve-root" in texts:
             return "--no-preserve-root takes the guard of / away"
-        if not _is_recursive(texts):
+        if not is_recursive(texts):
             return None
     operands = words[:-1] if program == "mv" and words else words
     for word in operands:
@@ -152,10 +157,24 @@ def _ruins(program: str, words: Sequence[Word], texts: Sequence[str]) -> str | N
 
 
 def _deletes(texts: Sequence[str]) -> bool:
-    return "-delete" in texts or any(text in ("rm", "shred", "/bin/rm", "/usr/bin/rm") for text in texts)
+    return "-delete" in texts or any(
+        text.rpartition("/")[2] in ("rm", "shred", "unlink", "truncate") for text in texts[1:]
+    )
 
 
-def _is_recursive(texts: Sequence[str]) -> bool:
+def _deletes_anything(texts: Sequence[str]) -> bool:
+    """Whether ``find`` deletes files that are not told by a part of their name."""
+    if not _deletes(texts) or not {"-delete", "-exec", "-execdir", "-ok", "-okdir"} & set(texts):
+        return False
+    told = any(
+        test in ("-name", "-iname") and _FEW_NAMES.fullmatch(pattern) and protection((pattern,)) is None
+        for test, pattern in itertools.pairwise(texts)
+    )
+    return not told or not {"-o", "-or", "-not", "!", ","}.isdisjoint(texts)
+
+
+def is_recursive(texts: Sequence[str]) -> bool:
+    """Whether options ask for whole folders, as ``rm`` and its like have them."""
     for text in texts:
         if text == "--":
             return False
@@ -179,48 +198,6 @@ def _is_system(text: str) -> bool:
         return False
     plain = os.path.normpath("/" + re.sub(r"/(?:\*|\.\*|\{,\.\}\*)?$", "", text).lstrip("/"))
     return plain in _SYSTEM or text == "/*"
-
-
-def _git_words(texts: Sequence[str]) -> Sequence[str]:
-    """The subcommand and what follows, without options of git itself."""
-    at = 0
-    while at < len(texts) and texts[at].startswith("-"):
-        at += 2 if texts[at] in ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path") else 1
-    return texts[at:]
-
-
-def _force_push(texts: Sequence[str]) -> str | None:
-    words = _git_words(texts)
-    if words[:1] != ["push"]:
-        return None
-    for text in words[1:]:
-        forced = text.startswith("--") and len(text) > 3 and "--force".startswith(text)
-        forced = forced or text.startswith(("--force-with-lease", "--mirror", "+"))
-        if forced or re.fullmatch(r"-[a-zA-Z]*f[a-zA-Z]*", text):
-            return f"git push {text} overwrites what others have"
-    return None
-
-
-def _grave_git(texts: Sequence[str]) -> str | None:
-    words = _git_words(texts)
-    if not words:
-        return None
-    name, rest = words[0], words[1:]
-    if name in _GRAVE_GIT:
-        return _GRAVE_GIT[name]
-    if name == "reset" and any(text in ("--hard", "--merge", "--keep") for text in rest):
-        return "it discards changes that are stored nowhere else"
-    if name == "checkout" and ({"--", ".", "-f", "--force"} & set(rest)):
-        return "it discards changes that are stored nowhere else"
-    if name == "restore" and not ({"--staged", "-S"} & set(rest) and not {"--worktree", "-W"} & set(rest)):
-        return "it discards changes that are stored nowhere else"
-    if name == "stash" and rest[:1] and rest[0] in ("drop", "clear"):
-        return "it discards changes that are stored nowhere else"
-    if name == "branch" and any(text in ("-D", "-d", "--delete", "-M") for text in rest):
-        return "it deletes a branch"
-    if name in ("reflog", "gc", "prune") and any(re.match(r"expire|delete|--prune", text) for text in rest):
-        return "it deletes what undoing would need"
-    return None
 
 
 def _runs_download(split: Split, number: int) -> str | None:

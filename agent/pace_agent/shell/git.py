@@ -25,8 +25,10 @@ _LOG = _DIFF + (
     " simplify-by-decoration source no-walk merge walk-reflogs parents children notes no-notes"
     " encoding= cc remerge-diff"
 )
-_LOG_OPTIONS = options("pusqzwbmcitraEFPgRW", "nUSGMCl", _LOG, numbers=True)
-_DIFF_OPTIONS = options("puszwbRaWtr", "USGMCl", _DIFF + " cached staged merge-base", numbers=True)
+_LOG_OPTIONS = options("pusqzwbmcitraEFPgRW", "nSGl", _LOG, numbers=True, attached="UMC")
+_DIFF_OPTIONS = options(
+    "puszwbRaWtr", "SGl", _DIFF + " cached staged merge-base", numbers=True, attached="UMC"
+)
 _BRANCH = options(
     "arvilq",
     "",
@@ -51,9 +53,10 @@ _COMMANDS: dict[str, _Command] = {
     "status": _Command(
         options(
             "sbvz",
-            "u",
+            "",
             "short branch porcelain long verbose untracked-files ignored show-stash ahead-behind"
             " no-ahead-behind renames no-renames column no-column ignore-submodules",
+            attached="u",
         )
     ),
     "log": _Command(_LOG_OPTIONS),
@@ -137,8 +140,8 @@ _COMMANDS: dict[str, _Command] = {
 _CONFIG_KEYS = ("user.", "core.", "init.", "branch.", "pull.", "push.", "merge.", "color.")
 
 
-def read_git(words: Sequence[Word]) -> list[Word]:
-    """The words of a git command that may be paths, if it only reads.
+def read_git(words: Sequence[Word]) -> tuple[str, list[Word]]:
+    """The name of a git command that only reads, and which of its words may be paths.
 
     Args:
         words: without ``git`` itself.
@@ -159,7 +162,7 @@ def read_git(words: Sequence[Word]) -> list[Word]:
         raise NotReadOnlyError("a git command that the text does not show")
     rest = words[at + 1 :]
     if name == "config":
-        return _config(rest)
+        return name, _config(rest)
     command = _COMMANDS.get(name)
     if command is None:
         raise NotReadOnlyError(f"git {name}")
@@ -168,7 +171,7 @@ def read_git(words: Sequence[Word]) -> list[Word]:
     operands = parsed.operands
     if name == "grep" and "e" not in parsed.options:
         operands = operands[1:]
-    return [*(_path_part(word) for word in operands), *parsed.paths]
+    return name, [*(_path_part(word) for word in operands), *parsed.paths]
 
 
 def _check(name: str, command: _Command, parsed: Parsed) -> None:

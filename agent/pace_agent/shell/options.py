@@ -41,6 +41,9 @@ class Options:
     numbers: bool = False
     """Whether a number is an option, as in ``head -20``."""
 
+    attached: str = ""
+    """Letters of options whose value is no path, and stands right behind the letter if there is one."""
+
 
 @dataclass
 class Parsed:
@@ -62,7 +65,13 @@ class Parsed:
 
 
 def options(
-    flags: str = "", valued: str = "", long: str = "", *, paths: str = "", numbers: bool = False
+    flags: str = "",
+    valued: str = "",
+    long: str = "",
+    *,
+    paths: str = "",
+    numbers: bool = False,
+    attached: str = "",
 ) -> Options:
     """Options in short notation: in ``long``, ``name=`` has a value and ``name@`` a path."""
     names = long.split()
@@ -74,6 +83,7 @@ def options(
         frozenset(name[:-1] for name in names if name[-1] == "="),
         frozenset(name[:-1] for name in names if name[-1] == "@"),
         numbers,
+        attached,
     )
 
 
@@ -130,6 +140,9 @@ def _short(text: str, words: Sequence[Word], at: int, known: Options, found: Par
         if letter in known.flags:
             found.add(letter)
             continue
+        if letter in known.attached:
+            found.add(letter, text[number + 1 :])
+            return at
         if letter not in known.valued and letter not in known.paths:
             raise NotReadOnlyError(f"the option -{letter}")
         rest = text[number + 1 :]

@@ -20,6 +20,21 @@ _PLAIN_EXPANSION = re.compile(
 )
 """Of ``${…}`` what gives a variable's value, or its absence, and evaluates nothing."""
 
+_PLAIN_VALUE = re.compile(
+    r"(?:[^'\"`$\\{}(]|\\[^'\"`$\\{}\n]|(?<=[\s+-])\((?=[A-Za-z0-9])|'[^'\"`$\\{}(]*'|\"[^'\"`$\\{}(]*\"|\$(?=[/\s]))*"
+)
+"""What may stand in ``${…}`` beside expansions that the grammar shows.
+
+It sees none in a pattern, nor backquotes anywhere, and it may take quotes in ``"${…}"`` for others than the
+shell does. So there are only quotes that end where all readings say, and nothing that could begin a command.
+"""
+
+_HIDDEN = re.compile(r"[$<>=]\(([^()]*)\)|`([^`]*)`")
+"""Text that may run, where the grammar shows no command."""
+
+_PLAIN_NAME = re.compile(r"[\w./+-]+", re.ASCII)
+_NAMED_DESCRIPTOR = re.compile(rb"(?:^|[\s;|&()<>`])\{[^\s{}]*\}$")
+
 _PLAIN_VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|[0-9@*#?!$-])", re.ASCII)
 _PLAIN_ARITHMETIC = re.compile(r"\$\(\([0-9\s+*/%()<>=!&|^~-]*\)\)")
 
@@ -71,6 +86,8 @@ class Reader(Source, ABC):
                 continue
             operator = ""
             targets: list[tree_sitter.Node] = []
+            if _NAMED_DESCRIPTOR.search(self.source[max(0, node.start_byte - 200) : node.start_byte]):
+                self.unclear.append("a redirection")  # {name}> sets a variable
             for child in node.children:
                 if child.type == "file_descriptor":
                     before = self.source[max(0, child.start_byte - 1) : child.start_byte]
@@ -89,6 +106,9 @@ class Reader(Source, ABC):
             if not targets or operator not in ("<", ">", ">>", ">|", "&>", "&>>", ">&", "<&", "<<<"):
                 self.unclear.append(f"the redirection {short(self.raw(node))!r}")
                 continue
+            if operator in (">&", "<&") and not _PLAIN_NAME.fullmatch(self.raw(targets[0])):
+                # bash expands such a target twice, so that $(…) in quotes runs
+                self.unclear.append(f"the redirection {short(self.raw(node))!r}")
             for number, target in enumerate(targets):
                 word, inside = self.word(target)
                 fed += inside
@@ -182,8 +202,22 @@ class Reader(Source, ABC):
         else:
             for child in node.children:
                 self.expansions(child)
+            if node.type == "expansion":
+                self._check_rest(node, raw)
         self.depth -= 1
         return list(range(start, len(self.commands)))
+
+    def _check_rest(self, node: tree_sitter.Node, raw: str) -> None:
+        """Beside the expansions in ``${…}`` there must be nothing that may be another."""
+        rest = bytearray(self.source[node.start_byte : node.end_byte])
+        for child in node.children:
+            for a, b in spans_in(child):
+                rest[a - node.start_byte : b - node.start_byte] = b" " * (b - a)
+        text = rest.decode(errors="replace")
+        if not _PLAIN_VALUE.fullmatch(text[2:-1]):
+            self.unclear.append(f"what {short(raw)!r} stands for")
+            for match in _HIDDEN.finditer(text):
+                self.script(match[1] or match[2] or "", (), self.nesting + 1)
 
     def _substitution(self, node: tree_sitter.Node) -> None:
         self.check_gaps(node)

@@ -30,6 +30,9 @@ class Rule:
     recursive: frozenset[str] = frozenset()
     """Options that make it read whole folders; ``""``: it always does."""
 
+    follows: frozenset[str] = frozenset()
+    """Those by which it follows links in the folders too."""
+
     skips_hidden: bool = False
     """Whether reading a folder leaves names with a dot in front out."""
 
@@ -41,16 +44,16 @@ def _rule(
     *,
     operands: str = "paths",
     most: int | None = None,
-    **more: str,
+    numbers: bool = False,
+    attached: str = "",
 ) -> Rule:
-    known = options(flags, valued, long, paths=more.get("paths", ""), numbers="numbers" in more)
-    return Rule(known, operands, most)
+    return Rule(options(flags, valued, long, numbers=numbers, attached=attached), operands, most)
 
 
 _GREP = Rule(
     options(
         "abcEFGhHiILlnoPqrRsvwxyzZT",
-        "eABCmdD",
+        "eABCmD",
         "extended-regexp fixed-strings basic-regexp perl-regexp regexp= file@ ignore-case"
         " no-ignore-case word-regexp line-regexp count color colour files-without-match"
         " files-with-matches max-count= only-matching quiet silent no-messages byte-offset"
@@ -63,6 +66,7 @@ _GREP = Rule(
     "pattern",
     pattern_options=frozenset({"e", "f", "regexp", "file"}),
     recursive=frozenset({"r", "R", "recursive", "dereference-recursive"}),
+    follows=frozenset({"R", "dereference-recursive"}),
 )
 _RG = Rule(
     options(
@@ -80,6 +84,7 @@ _RG = Rule(
     "pattern",
     pattern_options=frozenset({"e", "f", "regexp", "file", "files", "type-list"}),
     recursive=frozenset({""}),
+    follows=frozenset({"L", "follow"}),
     skips_hidden=True,
 )
 _SUM = _rule("bt", "", "binary text tag zero")
@@ -94,8 +99,8 @@ RULES: dict[str, Rule] = {
     ),
     "cat": _rule("AbEenstTuv", "", "number number-nonblank show-all show-ends show-tabs squeeze-blank"),
     "tac": _rule("br", "s"),
-    "head": _rule("qvz", "cn", "bytes= lines= quiet silent verbose zero-terminated", numbers="yes"),
-    "tail": _rule("qvz", "cn", "bytes= lines= quiet silent verbose zero-terminated", numbers="yes"),
+    "head": _rule("qvz", "cn", "bytes= lines= quiet silent verbose zero-terminated", numbers=True),
+    "tail": _rule("qvz", "cn", "bytes= lines= quiet silent verbose zero-terminated", numbers=True),
     "wc": _rule("clmwL", "", "bytes chars lines words max-line-length total="),
     "nl": _rule("p", "bdfhilnsvw"),
     "cut": _rule(
@@ -148,12 +153,16 @@ RULES: dict[str, Rule] = {
         "0abcDhHkLlmPsSx", "dt", "all apparent-size bytes max-depth= human-readable summarize total exclude="
     ),
     "df": _rule("ahHiklPT", "tx", "human-readable all inodes local portability print-type"),
-    "diff": _rule(
-        "abBcdeEinNpqrstTuwyZ",
-        "CULWx",
-        "brief unified context ignore-all-space ignore-blank-lines ignore-case ignore-space-change"
-        " side-by-side color recursive new-file exclude= label= width= suppress-common-lines"
-        " report-identical-files",
+    "diff": Rule(
+        options(
+            "abBcdeEinNpqrstTuwyZ",
+            "CULWx",
+            "brief unified context ignore-all-space ignore-blank-lines ignore-case ignore-space-change"
+            " side-by-side color recursive new-file exclude= label= width= suppress-common-lines"
+            " report-identical-files",
+        ),
+        recursive=frozenset({"r", "recursive"}),
+        follows=frozenset({"r", "recursive"}),
     ),
     "cmp": _rule("bls", "ni"),
     "comm": _rule("123z", "", "check-order nocheck-order output-delimiter= total"),
@@ -163,8 +172,7 @@ RULES: dict[str, Rule] = {
     "sha512sum": _SUM,
     "cksum": _rule(),
     "b2sum": _rule("t"),
-    "xxd": _rule("beuipC", "cglso", most=1),
-    "od": _rule("abcdfilosxv", "AjNtSw"),
+    "od": _rule("abcdfilosxv", "AjNtS", attached="w"),
     "hexdump": _rule("bcCdovx", "ns"),
     "strings": _rule("af", "nt", "all bytes= radix="),
     "seq": _rule("w", "fs", operands="text"),
@@ -173,21 +181,27 @@ RULES: dict[str, Rule] = {
 }
 """Commands whose options and operands say all; the others are in :mod:`.shell_rules`."""
 
-RECURSIVE_DIFF = frozenset({"r", "recursive"})
+XXD = (names("-b -e -u -i -p -ps -C"), names("-c -g -l -s -o"))
+"""Options of ``xxd`` without and with a value. It knows no options in one word: ``-bc 1`` is ``-b 1``."""
 
 VERSIONED = names(
-    "python python2 python3 pip pip3 uv poetry ruff mypy pytest black node npm npx yarn pnpm deno bun"
-    " tsc cargo rustc rustup gcc g++ cc c++ clang clang++ make cmake ninja go java javac mvn gradle"
-    " ruby gem bundle perl php lua git rg grep find sed awk gawk bash zsh docker kubectl terraform gh"
-    " jq curl wget tar dotnet swift ghc stack R julia"
+    "python python2 python3 pip pip3 uv ruff mypy black node npm npx bun deno tsc gcc g++ cc c++ clang"
+    " clang++ make cmake ninja java javac ruby gem perl php git rg grep find sed awk gawk bash zsh docker"
+    " terraform gh jq curl wget tar swift ghc stack R julia"
 )
-"""Programs that may be asked for their version."""
+"""Programs that may be asked for their ``--version``.
 
-VERSION_OPTIONS = names("--version -V -version version")
+Left out are those that then run what a repository's settings say: ``pytest`` (``conftest.py``), ``yarn``,
+``pnpm``, ``mvn``, ``gradle``, ``cargo``, ``rustc``, ``rustup``, ``dotnet``, ``bundle``, ``poetry``.
+"""
 
-HARMLESS_VARIABLES = names(
-    "LANG LANGUAGE LC_ALL LC_CTYPE LC_COLLATE LC_MESSAGES LC_NUMERIC LC_TIME TZ NO_COLOR CLICOLOR"
-    " CLICOLOR_FORCE FORCE_COLOR TERM COLUMNS LINES PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED"
-    " POSIXLY_CORRECT"
-)
-"""Variables that may be set for a command that only reads: they change how it prints, and nothing else."""
+VERSION_WORDS = {
+    **dict.fromkeys(
+        names("python python2 python3 pip pip3 uv ruff mypy black perl rg grep jq curl wget gawk"),
+        names("-V"),
+    ),
+    "java": names("-version"),
+    "javac": names("-version"),
+    **dict.fromkeys(names("go git docker kubectl terraform gh"), names("version")),
+}
+"""Other ways of asking for the version. To most programs such a word would be a file or a target to run."""

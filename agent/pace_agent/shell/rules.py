@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pace_agent.shell.git import read_git
 from pace_agent.shell.options import NotReadOnlyError, Parsed, options, parse
-from pace_agent.shell.reading_commands import (
-    HARMLESS_VARIABLES,
-    RECURSIVE_DIFF,
-    RULES,
-    VERSION_OPTIONS,
-    VERSIONED,
-    Rule,
-)
+from pace_agent.shell.reading_commands import RULES, VERSION_WORDS, VERSIONED, XXD, Rule
+from pace_agent.shell.variables import HARMLESS_VARIABLES
 from pace_agent.shell.words import Redirection, SimpleCommand, Word, names
 
 PRIVILEGED = frozenset({"sudo", "doas"})
@@ -49,6 +44,15 @@ class Sweep:
     """Patterns of the names that are read; empty: all."""
 
     exclude_folders: tuple[str, ...] = ()
+
+    follows: bool = False
+    """Whether links in them are followed."""
+
+    types: tuple[str, ...] = ()
+    """Kinds of files that are read, hidden ones too, as ``rg -t`` has them."""
+
+    is_git: bool = False
+    """Whether only files are read that git has, or has in its index."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +110,10 @@ def _plain_name(name: str) -> str:
 
 
 def _read(name: str, words: Sequence[Word]) -> Reading:
-    if name in VERSIONED and len(words) == 1 and words[0].text in VERSION_OPTIONS:
-        return Reading()
-    if name == "go" and len(words) == 1 and words[0].text == "version":
+    if len(words) == 1 and (
+        (name in VERSIONED and words[0].text == "--version")
+        or words[0].text in VERSION_WORDS.get(name, frozenset())
+    ):
         return Reading()
     special = _SPECIAL.get(name)
     if special is not None:
@@ -135,19 +140,25 @@ def _by_rule(name: str, rule: Rule, parsed: Parsed) -> Reading:
         operands = operands[1:]
     if rule.most is not None and len(operands) > rule.most:
         raise NotReadOnlyError(f"{name} writes its operand {rule.most + 1}")
+    if rule.most is not None and any(word.is_pattern for word in operands):
+        raise NotReadOnlyError(f"{name} may write one of the files that the pattern stands for")
     if name == "cd" and (not operands or operands[0].text == "-" or operands[0].is_pattern):
         raise NotReadOnlyError("cd to a folder that the text does not show")
     paths = (*operands, *parsed.paths)
-    always = "" in rule.recursive
-    recursive = rule.recursive | (RECURSIVE_DIFF if name == "diff" else frozenset())
-    if not always and not recursive & parsed.options.keys():
+    if "" not in rule.recursive and not rule.recursive & parsed.options.keys():
         return Reading(paths)
+    # A file of settings of the user's may say that hidden files are read too.
+    has_settings = (
+        rule.skips_hidden and "RIPGREP_CONFIG_PATH" in os.environ and "no-config" not in parsed.options
+    )
     include = parsed.values("include", "g", "glob", "iglob")
     sweep = Sweep(
         tuple(operands),
-        rule.skips_hidden,
+        rule.skips_hidden and not has_settings,
         tuple(pattern for pattern in include if not pattern.startswith("!")),
         tuple(parsed.values("exclude-dir")),
+        has_settings or bool(rule.follows & parsed.options.keys()),
+        tuple(parsed.values("t", "type")) if rule.skips_hidden else (),
     )
     return Reading(paths, sweep)
 
@@ -195,16 +206,43 @@ def _read_sed(words: Sequence[Word]) -> Reading:
 
 
 def _read_date(words: Sequence[Word]) -> Reading:
-    parsed = parse(words, options("uR", "dI", "utc universal date= iso-8601 rfc-3339= rfc-email"))
+    parsed = parse(
+        words, options("uR", "d", "utc universal date= iso-8601 rfc-3339= rfc-email", attached="I")
+    )
     if any(not (word.text or "").startswith("+") for word in parsed.operands):
         raise NotReadOnlyError("date with a time sets the clock")
     return Reading()
 
 
 def _read_printf(words: Sequence[Word]) -> Reading:
-    if words and (words[0].text is None or words[0].text.startswith("-")):
+    for word in words:
+        if word.text is None:
+            raise NotReadOnlyError(f"{word.raw} is only known when it runs")
+    if words and (words[0].is_pattern or (words[0].text or "").startswith("-")):
         raise NotReadOnlyError("printf with an option")
+    if words and re.search(r"%[-+ #'*.0-9]*[hlLjztq]*n", (words[0].text or "").replace("%%", "")):
+        raise NotReadOnlyError("printf with %n sets a variable")
     return Reading()
+
+
+def _read_xxd(words: Sequence[Word]) -> Reading:
+    flags, valued = XXD
+    operands: list[Word] = []
+    at = 0
+    while at < len(words):
+        word, text = words[at], words[at].text
+        at += 1
+        if text is None or word.is_pattern:
+            raise NotReadOnlyError(f"xxd: what {word.raw} stands for")
+        if not text.startswith("-") or text == "-":
+            operands.append(word)
+        elif text in valued:
+            at += 1
+        elif text not in flags and not (text[:2] in valued and re.fullmatch(r"[0-9]+", text[2:])):
+            raise NotReadOnlyError(f"xxd: the option {text}")
+    if len(operands) > 1:
+        raise NotReadOnlyError("xxd writes its operand 2")
+    return Reading(tuple(operands))
 
 
 def _read_test(words: Sequence[Word]) -> Reading:
@@ -234,12 +272,18 @@ def _read_ps(words: Sequence[Word]) -> Reading:
 def _read_pip(words: Sequence[Word]) -> Reading:
     if not words or words[0].text not in ("list", "show", "freeze"):
         raise NotReadOnlyError("pip")
-    parse(words[1:], _PIP)
+    parsed = parse(words[1:], _PIP)
+    if any(word.is_pattern for word in parsed.operands):
+        raise NotReadOnlyError("pip: a name that may be an option")
     return Reading()
 
 
 def _read_git(words: Sequence[Word]) -> Reading:
-    return Reading(tuple(read_git(words)))
+    name, paths = read_git(words)
+    if name != "grep":
+        return Reading(tuple(paths))
+    everything = any(word.text == "--untracked" for word in words)
+    return Reading(tuple(paths), Sweep(() if everything else tuple(paths), is_git=not everything))
 
 
 _SPECIAL = {
@@ -248,6 +292,7 @@ _SPECIAL = {
     "sed": _read_sed,
     "date": _read_date,
     "printf": _read_printf,
+    "xxd": _read_xxd,
     "test": _read_test,
     "[": _read_test,
     "[[": _read_test,

@@ -8,6 +8,7 @@ that were seen all the same are listed, so that a forbidden one is still found.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ import tree_sitter_bash
 
 from pace_agent.shell.reader import DEEPEST, Reader
 from pace_agent.shell.source import MARKS, is_blank, operands_of, short
+from pace_agent.shell.variables import EVALUATED, means_something
 from pace_agent.shell.words import SimpleCommand, Word, literal, names
 from pace_agent.shell.wrappers import Nested, unwrap
 
@@ -95,6 +97,8 @@ class _Walk(Reader):
     def __init__(self) -> None:
         super().__init__()
         self.self_calling: list[str] = []
+        self.shell = os.path.basename(os.environ.get("SHELL", ""))
+        """The shell that reads the text at hand, as far as that is known."""
 
     def script(self, text: str, via: tuple[str, ...], nesting: int) -> list[int]:
         """Add the commands of a whole script; returns their numbers."""
@@ -111,14 +115,16 @@ class _Walk(Reader):
         tree = tree_sitter.Parser(_LANGUAGE).parse(_for_the_grammar(source))
         if tree.root_node.has_error:
             self.unclear.append("the syntax")
-        before = self.nesting, self.source, self.depth
+        before = self.nesting, self.source, self.depth, self.shell
         self.nesting, self.source, self.depth = nesting, source, 0
+        if via and via[-1].endswith(" -c"):
+            self.shell = via[-1].removesuffix(" -c")
         start = len(self.commands)
         root = tree.root_node
         if not is_blank(source[: root.start_byte]) or not is_blank(source[root.end_byte :]):
             self.unclear.append("the syntax")
         self.visit(root)
-        self.nesting, self.source, self.depth = before
+        self.nesting, self.source, self.depth, self.shell = before
         numbers = list(range(start, len(self.commands)))
         for number in numbers:
             command = self.commands[number]
@@ -215,9 +221,14 @@ class _Walk(Reader):
         for child in node.children:
             if child.type == "do_group":
                 self.visit(child)
-            elif child.is_named and child.type != "variable_name":
+            elif child.type == "variable_name":
+                if EVALUATED.fullmatch(self.raw(child)):
+                    self.unclear.append(f"a loop that sets {self.raw(child)}")
+                elif means_something(self.raw(child), self.shell):
+                    self.add(SimpleCommand((), (self.raw(child),)), [])
+            elif child.is_named:
                 self.word(child)
-            elif child.type not in MARKS and child.type != "variable_name":
+            elif child.type not in MARKS:
                 self.unclear.append("a loop")
 
     def _case(self, node: tree_sitter.Node) -> None:
@@ -320,6 +331,10 @@ class _Walk(Reader):
     def _assignment(self, node: tree_sitter.Node) -> tuple[str, list[int]]:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         inside: list[int] = []
+        if EVALUATED.fullmatch(self.raw(name) if name is not None else "") and re.search(
+            r"\[.*[$`]", self.raw(node), re.DOTALL
+        ):
+            self.unclear.append(f"an index in {short(self.raw(node))!r}")
         if name is None or name.type != "variable_name" or not _ASSIGNMENT.match(self.raw(node)):
             self.unclear.append(f"the assignment {short(self.raw(node))!r}")
             inside += [number for child in node.children for number in self.expansions(child)]

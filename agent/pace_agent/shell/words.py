@@ -15,7 +15,8 @@ _ENDS = frozenset(" \t\n|&;()<>")
 
 _PATTERN = frozenset("*?[")
 _NAME_START = re.compile(r"[A-Za-z0-9_@*#?!$-]")
-_BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)")
+_SPECIAL = frozenset("*?[]\\")
+"""Characters that mean something in a pattern, unless they are quoted."""
 
 
 class UnclearError(Exception):
@@ -119,7 +120,7 @@ def read_word(raw: str, spans: Mapping[int, int]) -> Word:
     while at < len(raw):
         piece, at = reader.piece(at)
         text += piece
-    if not reader.is_known or _BRACES.search(_unquoted(raw)):
+    if not reader.is_known or (reader.is_pattern and reader.is_mixed) or _has_braces(_unquoted(raw)):
         return Word(raw, None, reader.is_pattern)
     return Word(raw, text, reader.is_pattern, raw.startswith("~"))
 
@@ -139,6 +140,12 @@ def unknown_rest(word: Word) -> Word:
     return replace(word, text=None)
 
 
+def _has_braces(text: str) -> bool:
+    """Whether braces may stand for several words: ``{a,b}``, ``{{},x}``, ``{1..3}``."""
+    _, _, inside = text.partition("{")
+    return "," in inside or ".." in inside
+
+
 def _unquoted(raw: str) -> str:
     """The word with quoted pieces and escapes replaced by a sign that means nothing to a shell."""
     return re.sub(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"", "_", raw, flags=re.DOTALL)
@@ -150,6 +157,12 @@ class _Reader:
         self.spans = spans
         self.is_known = True
         self.is_pattern = False
+        self.has_set = False
+        self.is_mixed = False
+        """Whether quoted text may look like a part of a pattern, which it is not."""
+
+    def _quote(self, text: str) -> None:
+        self.is_mixed = self.is_mixed or bool(text and self.has_set) or not _SPECIAL.isdisjoint(text)
 
     def piece(self, at: int) -> tuple[str, int]:
         """The text of the piece that begins at ``at`` outside quotes, and where the next one begins."""
@@ -158,20 +171,26 @@ class _Reader:
             escaped = self.raw[at + 1 : at + 2]
             if not escaped:
                 raise UnclearError("a backslash at the end")
-            return ("" if escaped == "\n" else escaped), at + 2
+            text = "" if escaped == "\n" else escaped
+            self._quote(text)
+            return text, at + 2
         if character == "'":
             end = self.raw.find("'", at + 1)
             if end < 0:
                 raise UnclearError("a quote that is not closed")
+            self._quote(self.raw[at + 1 : end])
             return self.raw[at + 1 : end], end + 1
         if character == '"':
-            return self._double(at + 1)
+            text, at = self._double(at + 1)
+            self._quote(text)
+            return text, at
         if character in "$`" or (character in "<>" and at in self.spans):
             return self._expansion(at, in_quotes=False)
         if character in _ENDS:
             raise UnclearError(f"the word {self.raw[:40]!r}")
         if character in _PATTERN:
             self.is_pattern = True
+            self.has_set = self.has_set or character == "["
         elif character in "\r\v\f\0":
             raise UnclearError("a control character")
         return character, at + 1

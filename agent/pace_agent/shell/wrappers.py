@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from pace_agent.shell.words import SimpleCommand, Word, names, unknown_rest
+from pace_agent.shell.words import Redirection, SimpleCommand, Word, literal, names, unknown_rest
 
 SHELLS = names("sh bash dash zsh ksh mksh ash rbash fish csh tcsh")
 
@@ -21,17 +21,33 @@ class _Wrapper:
     valued: str = ""
     long_flags: frozenset[str] = frozenset()
     long_valued: frozenset[str] = frozenset()
+    folders: frozenset[str] = frozenset()
+    """Options, letters or words, whose value is the folder that the command runs in."""
+
+    files: frozenset[str] = frozenset()
+    """Options whose value is a file that is read."""
+
     operands: int = 0
     """Arguments of its own in front of the command, such as the time limit of ``timeout``."""
 
 
-def _wrapper(flags: str = "", valued: str = "", long: str = "", operands: int = 0) -> _Wrapper:
-    names = long.split()
+def _wrapper(
+    flags: str = "",
+    valued: str = "",
+    long: str = "",
+    operands: int = 0,
+    *,
+    folders: str = "",
+    files: str = "",
+) -> _Wrapper:
+    words = long.split()
     return _Wrapper(
         flags,
         valued,
-        frozenset(name for name in names if not name.endswith("=")),
-        frozenset(name[:-1] for name in names if name.endswith("=")),
+        frozenset(name for name in words if not name.endswith("=")),
+        frozenset(name[:-1] for name in words if name.endswith("=")),
+        names(folders),
+        names(files),
         operands,
     )
 
@@ -41,9 +57,10 @@ _WRAPPERS = {
         "nSEHkbAPB",
         "ughpCrtDRTU",
         "non-interactive stdin preserve-env set-home background user= group= chdir=",
+        folders="D R chdir",
     ),
     "doas": _wrapper("n", "uC"),
-    "env": _wrapper("i0v", "uC", "ignore-environment null debug unset= chdir="),
+    "env": _wrapper("i0v", "uC", "ignore-environment null debug unset= chdir=", folders="C chdir"),
     "time": _wrapper("pvaq", "fo", "portability verbose append quiet format= output="),
     "nice": _wrapper("0123456789", "n", "adjustment="),
     "ionice": _wrapper("t", "cn", "ignore class= classdata="),
@@ -68,6 +85,7 @@ _WRAPPERS = {
         "nPILdEsa",
         "null no-run-if-empty verbose interactive exit open-tty max-args= max-procs= replace= max-lines="
         " delimiter= eof= max-chars= arg-file= process-slot-var=",
+        files="a arg-file",
     ),
 }
 
@@ -111,15 +129,16 @@ def unwrap(command: SimpleCommand) -> Unwrapped:
 
 
 def _unwrap_one(command: SimpleCommand, program: str, wrapper: _Wrapper) -> Unwrapped:
-    at = _skip_options(command.words, wrapper)
+    values: list[tuple[str, Word]] = []
+    at = _skip_options(command.words, wrapper, values)
     if at is None:
         return Unwrapped((command,), (f"the options of {program}",))
-    names = list(command.assignments)
+    variables = [*command.assignments, *_own_variables(program, command.words[1:at], values)]
     while program in ("env", "sudo", "doas", "time") and at < len(command.words):
         match = _ASSIGNMENT.match(command.words[at].raw)
         if match is None:
             break
-        names.append(match[1])
+        variables.append(match[1])
         at += 1
     for word in command.words[at : at + wrapper.operands]:
         if word.text is None:
@@ -128,27 +147,63 @@ def _unwrap_one(command: SimpleCommand, program: str, wrapper: _Wrapper) -> Unwr
     rest = command.words[at:]
     if not rest:
         return Unwrapped((command,))
-    if any(word.text is None for word in command.words[:at]):
+    if any(word.text is None or word.is_pattern for word in command.words[:at]):
         return Unwrapped((command,), (f"an argument of {program}",))
     opened = command.is_open or program == "xargs"
     inner = replace(
-        command, words=rest, assignments=tuple(names), via=(*command.via, program), is_open=opened
+        command, words=rest, assignments=tuple(variables), via=(*command.via, program), is_open=opened
     )
     if rest[0].text is None or rest[0].is_pattern:
         return Unwrapped((inner,), (f"which command {program} runs",))
     found = unwrap(inner)
-    own = () if program not in ("strace", "ltrace", "time") else _own_files(command, at, program)
+    own = (*_own_paths(command, wrapper, values), *_own_files(command, at, program))
     return replace(found, runs=(*own, *found.runs))
 
 
+def _own_variables(program: str, words: Sequence[Word], values: Sequence[tuple[str, Word]]) -> list[str]:
+    """Variables that options of a wrapper set, or that are not set any more where it matters."""
+    found: list[str] = []
+    for name, value in values:
+        if program == "strace" and name == "E":
+            found.append((value.text or "").partition("=")[0])
+        elif program == "env" and name in ("u", "unset") and value.text == "PATH":
+            found.append("PATH")
+    if program == "env" and any(re.match(r"-[0v]*i|-$|--i", word.raw) for word in words):
+        found.append("PATH")  # some shells then look in the current folder too
+    return found
+
+
+def _own_paths(
+    command: SimpleCommand, wrapper: _Wrapper, values: Sequence[tuple[str, Word]]
+) -> Iterator[SimpleCommand]:
+    """What a wrapper's own options come to: going to a folder, or reading a file."""
+    for name, value in values:
+        if name in wrapper.folders:
+            yield replace(command, words=(literal("cd"), literal("--"), value), redirections=(), inputs=())
+        elif name in wrapper.files:
+            yield replace(command, words=(), redirections=(Redirection("<", value),), inputs=())
+
+
 def _own_files(command: SimpleCommand, at: int, program: str) -> tuple[SimpleCommand, ...]:
-    """The wrapper itself, where one of its options names a file that it writes."""
-    writes = any(re.match(r"-[A-Za-z]*o|--output", word.raw) for word in command.words[1:at])
+    """The wrapper itself, where one of its options names a file that it writes, or more than it shows."""
+    pattern = {
+        "time": r"-[A-Za-z]*o|--output",
+        "strace": r"-[A-Za-z]*[oPS]|--",
+        "ltrace": r"-[A-Za-z]*[oFlnp]|--",
+    }
+    known = pattern.get(program)
+    writes = known is not None and any(re.match(known, word.raw) for word in command.words[1:at])
     return (replace(command, words=command.words[:at]),) if writes else ()
 
 
-def _skip_options(words: Sequence[Word], wrapper: _Wrapper) -> int | None:
-    """Where a wrapper's options end; None if one of them is not known."""
+def _skip_options(words: Sequence[Word], wrapper: _Wrapper, values: list[tuple[str, Word]]) -> int | None:
+    """Where a wrapper's options end; None if one of them is not known.
+
+    Args:
+        words: the wrapper and all behind it.
+        wrapper: the options that it has.
+        values: is given the options that have a value, with it.
+    """
     at = 1
     while at < len(words):
         text = words[at].text
@@ -159,25 +214,35 @@ def _skip_options(words: Sequence[Word], wrapper: _Wrapper) -> int | None:
         if text == "-" or not text.startswith("-"):
             return at + (text == "-")
         if text.startswith("--"):
-            name, equals, _ = text[2:].partition("=")
+            name, equals, value = text[2:].partition("=")
             if name in wrapper.long_valued:
+                if not equals and at + 1 >= len(words):
+                    return None
+                values.append((name, literal(value) if equals else words[at + 1]))
                 at += 1 if equals else 2
             elif name in wrapper.long_flags:
                 at += 1
             else:
                 return None
             continue
-        taken = _short_options(text[1:], wrapper)
+        taken = _short_options(words, at, wrapper, values)
         if taken is None:
             return None
         at += taken
     return at
 
 
-def _short_options(letters: str, wrapper: _Wrapper) -> int | None:
+def _short_options(
+    words: Sequence[Word], at: int, wrapper: _Wrapper, values: list[tuple[str, Word]]
+) -> int | None:
+    letters = (words[at].text or "")[1:]
     for number, letter in enumerate(letters):
         if letter in wrapper.valued:
-            return 1 if letters[number + 1 :] else 2
+            rest = letters[number + 1 :]
+            if not rest and at + 1 >= len(words):
+                return None
+            values.append((letter, literal(rest) if rest else words[at + 1]))
+            return 1 if rest else 2
         if letter not in wrapper.flags:
             return None
     return 1
