@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 import re
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from pace_local.eval.grading import grade, has_fact
 from pace_local.eval.specification import AnswerForm
 from pace_local.eval.specifications import Specification, joint_question, kinds, look_alikes
+from pace_local.eval.tasks import text_format
 
 
 @pytest.mark.parametrize("specification", look_alikes(2, 4) + kinds(4), ids=lambda each: each.name)
@@ -112,6 +114,34 @@ def test_facts_are_whole_words(answer: str, fact: str, expected: bool) -> None:
     assert has_fact(answer, fact) is expected
 
 
+LABEL = text_format.make(random.Random("text_format:1"))
+PREFIX, WIDTH, REVISION = LABEL.facts
+MARK = re.findall(r"the character (\S)", LABEL.text)[0]
+
+
+@pytest.mark.parametrize(
+    ("number", "right"),
+    [
+        ("{number:0@d}", True),
+        ("{number:0@}", True),
+        ("{number:0>@d}", True),
+        ("{format(number, '0@d')}", True),
+        ("{'%0@d' % number}", True),
+        ("{'{:0@}'.format(number)}", True),
+        ("{str(number).zfill(@)}", True),
+        ("{number:01@d}", False),
+        ("{number:00@1d}", False),
+        ("{number:0.@d}", False),
+    ],
+)
+def test_a_width_counts_however_its_format_is_written(number: str, right: bool) -> None:
+    label = f'f"{PREFIX}-{{site.upper()}}{MARK}{number.replace("@", WIDTH)};{REVISION}"'
+    code = f"def {LABEL.signature}:\n    return {label}\n"
+    result = grade(LABEL, f"```python\n{code}```")
+    assert (result.missing_facts == (), result.missing_facts) == (right, () if right else (WIDTH,))
+    assert (result.checks_passed == 5) == right
+
+
 @dataclasses.dataclass(frozen=True)
 class Asked:
     """A question of text with two checks."""
@@ -134,6 +164,22 @@ def test_checks_look_at_the_text_of_an_answer_where_no_code_is_asked_for() -> No
     empty = grade(Asked(), " \n")
     assert (empty.checks_passed, empty.is_answered) == (0, False)
     assert empty.failures[0] == "check 1: no answer"
+
+
+@pytest.mark.parametrize(
+    ("answer", "fact", "expected"),
+    [
+        ("RATE = 1,530 and so on", "1530", True),
+        ("It is 1,530.", "1530", True),
+        ("1,530,204", "1530204", True),
+        ("1,530", "530", False),
+        ("1, 530", "530", True),
+        ("12,53", "53", True),
+        ("53d", "53", False),
+    ],
+)
+def test_numbers_of_a_text_are_read_whole(answer: str, fact: str, expected: bool) -> None:
+    assert (grade(Asked(facts=(fact,)), answer).missing_facts == ()) is expected
 
 
 def test_an_answers_text_is_not_run() -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import platform
+import re
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from pace_local.errors import ConfigError
 from pace_local.eval import sandbox, sandbox_child
-from pace_local.eval.kernel_filter import filter_program
+from pace_local.eval.kernel_filter import ALLOWED, DECIDED_BY_COMMAND, OPENING, filter_program
 from pace_local.eval.sandbox import Limits, Outcome, Run, run_checks
 
 QUICK = Limits(seconds=20, cpu_seconds=1)
@@ -99,6 +102,8 @@ PROCESSES = [
     "import subprocess\nsubprocess.run(['true'])",
     "import multiprocessing\nmultiprocessing.Process(target=print).start()",
     "import os, signal\nos.kill(os.getppid(), 0)",
+    "import fcntl, os\nfcntl.fcntl(os.pipe()[0], fcntl.F_SETOWN, os.getppid())",
+    "import fcntl, termios\nfcntl.ioctl(0, termios.TIOCSTI, b'x')",
 ]
 NETWORK = [
     "import socket\nsocket.socket()",
@@ -160,13 +165,20 @@ def test_files_cannot_be_changed(code: str, layer: str, there: Path, monkeypatch
 
 
 KERNEL_REFUSES = """
-import errno, os, socket, sys, threading
+import ctypes, errno, fcntl, os, socket, sys, termios, threading
 refused, allowed = [], []
+libc = ctypes.CDLL(None, use_errno=True)
+def attempt_number(name, number):
+    def call():
+        if libc.syscall(ctypes.c_long(number), *[ctypes.c_long(0)] * 6) == -1:
+            raise OSError(ctypes.get_errno(), name)
+    attempt(name, call)
 def attempt(name, call, errors=(OSError,)):
     try:
         call()
     except errors as error:
-        (refused if getattr(error, "errno", errno.EPERM) == errno.EPERM else allowed).append(name)
+        said = getattr(error, "errno", None)
+        (refused if said in (None, errno.EPERM, errno.ENOSYS) else allowed).append(name)
     else:
         allowed.append(name)
 pid = os.getpid()
@@ -194,16 +206,53 @@ attempt("chown", lambda: os.chown(there, 1, 1))
 attempt("utime", lambda: os.utime(there, (0, 0)))
 attempt("xattr", lambda: os.setxattr(there, "user.x", b""))
 attempt("raise a limit", lambda: resource.setrlimit(resource.RLIMIT_CPU, (5, 5)), (OSError, ValueError))
+reading, (ours, other) = os.open(there, os.O_RDONLY), os.pipe()
+for name, command, argument in (
+    ("own a descriptor", fcntl.F_SETOWN, pid), ("own it, extended", 15, b"\\0" * 8),
+    ("choose its signal", 10, 9), ("signal on input", fcntl.F_SETFL, os.O_ASYNC),
+    ("lease", fcntl.F_SETLEASE, fcntl.F_RDLCK), ("lock", fcntl.F_SETLK, b"\\0" * 32),
+):
+    attempt(name, lambda: fcntl.fcntl(ours, command, argument))
+attempt("flock", lambda: fcntl.flock(reading, fcntl.LOCK_EX))
+for name, descriptor, command, argument in (
+    ("signal on input, by ioctl", ours, 0x5452, b"\\1\\0\\0\\0"),
+    ("attributes of a file", reading, 0x40086602, b"\\0" * 8), ("type a key", ours, termios.TIOCSTI, b"x"),
+):
+    attempt(name, lambda: fcntl.ioctl(descriptor, command, argument))
+attempt("priority", lambda: os.setpriority(os.PRIO_PROCESS, pid, 0))
+attempt("processors", lambda: os.sched_setaffinity(pid, os.sched_getaffinity(0)))
+attempt("user", lambda: os.setuid(os.getuid()))
+attempt("memory as a file", lambda: os.memfd_create("x"))
+for name, number in others.items():
+    attempt_number(name, number)
+# What a calculation needs goes on as it was.
+assert fcntl.fcntl(ours, fcntl.F_GETFL) == os.O_RDONLY and os.dup(ours) > ours
+assert os.write(other, b"x") == 1 and os.read(ours, 1) == b"x" and not os.isatty(ours)
 assert open(there).read() == "as it was"
 print(allowed, len(refused))
 """
+OTHERS = {
+    "x86_64": {
+        "process_vm_readv": 310, "kcmp": 312, "perf_event_open": 298, "userfaultfd": 323, "keyctl": 250,
+        "open_by_handle_at": 304, "mq_open": 240, "shmget": 29, "semget": 64, "ioprio_set": 251,
+        "sethostname": 170,
+    },
+    "aarch64": {
+        "process_vm_readv": 270, "kcmp": 272, "perf_event_open": 241, "userfaultfd": 282, "keyctl": 219,
+        "open_by_handle_at": 265, "mq_open": 180, "shmget": 194, "semget": 190, "ioprio_set": 30,
+        "sethostname": 161,
+    },
+}  # fmt: skip
+NEWER = {"io_uring_setup": 425, "open_tree": 428, "fsopen": 430, "pidfd_open": 434, "mount_setattr": 442}
+"""The same on both."""
 
 
 @has_filter
 def test_the_kernel_refuses_what_the_interpreter_would_let_through(there: Path) -> None:
     """Without the audit hook, so that the filter stands alone; as root too."""
+    others = OTHERS[platform.machine()] | NEWER
     script = (
-        "import importlib.util, resource, sys\n"
+        f"import importlib.util, resource, sys\nothers = {others}\n"
         f"spec = importlib.util.spec_from_file_location('child', {sandbox_child.__file__!r})\n"
         "child = importlib.util.module_from_spec(spec)\nspec.loader.exec_module(child)\n"
         f"assert child._apply_filter(bytes.fromhex({filter_program().hex()!r}))\n{KERNEL_REFUSES}"  # type: ignore[union-attr]
@@ -212,8 +261,46 @@ def test_the_kernel_refuses_what_the_interpreter_would_let_through(there: Path) 
         [sys.executable, "-I", "-S", "-c", script, str(there)], capture_output=True, text=True, timeout=60
     )
     assert ended.stderr == ""
-    assert ended.stdout.split() == ["[]", "23"]
+    assert ended.stdout.split() == ["[]", str(23 + 14 + len(others))]
     assert there.read_text() == "as it was"
+
+
+@has_filter
+@pytest.mark.parametrize("layer", ["all", "audit"])
+def test_no_signal_reaches_another_process_by_way_of_a_pipe(
+    layer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if layer == "audit":
+        monkeypatch.setattr(sandbox, "filter_program", lambda: None)
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        outcome(
+            "import fcntl, os\nours, end = os.pipe()\n"
+            f"fcntl.fcntl(ours, fcntl.F_SETOWN, {other.pid})\nfcntl.fcntl(ours, 10, 9)\n"
+            "fcntl.fcntl(ours, fcntl.F_SETFL, os.O_ASYNC)\nos.write(end, b'x')\n"
+        )
+        other.communicate(b"\n", timeout=60)
+    finally:
+        other.kill()
+    assert other.returncode == 0
+
+
+HEADERS = (
+    (0, (f"/usr/include/{folder}asm/unistd_64.h" for folder in ("x86_64-linux-gnu/", ""))),
+    (1, ("/usr/include/asm-generic/unistd.h",)),
+)
+
+
+@pytest.mark.parametrize(("column", "headers"), HEADERS, ids=["x86_64", "aarch64"])
+def test_calls_have_the_numbers_that_the_system_gives_them(column: int, headers: Iterable[str]) -> None:
+    found = next((Path(header) for header in headers if Path(header).exists()), None)
+    if found is None:
+        pytest.skip("the headers of Linux are not here")
+    defined = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", found.read_text()))
+    if column == 1:
+        defined["newfstatat"] = defined["fstatat"]
+    for name, numbers in (ALLOWED | OPENING | DECIDED_BY_COMMAND).items():
+        assert int(defined.get(name, -1)) == numbers[column], name
 
 
 @has_filter

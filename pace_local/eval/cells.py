@@ -68,23 +68,30 @@ class Cell:
         return name if self.means is None else f"{name}, {self.means}"
 
     @property
-    def column(self) -> tuple[int, int, int]:
-        """Reads, gap and errors, which tell the columns of the table apart."""
-        return self.reads, -1 if self.gap is None else self.gap, -1 if self.errors is None else self.errors
+    def column(self) -> tuple[int, bool, int, int]:
+        """Reads, what lies apart, gap and errors, which tell the columns of the table apart."""
+        gap, errors = (-1 if number is None else number for number in (self.gap, self.errors))
+        return self.reads, self.apart == "positions", gap, errors
 
     @property
     def is_ceiling(self) -> bool:
         return self.policy == CEILING
 
     @property
+    def keeps_everything(self) -> bool:
+        return self.policy in (CEILING, "none")
+
+    @property
     def stage(self) -> str:
         """Cells with the same stage read one session, residents included; each asks its probes aside.
 
         A policy that focuses starts each step from what the step reads, so that the session before it is the
-        same however the probes will be grouped; others keep what the plan reads, which differs.
+        same however the probes will be grouped; others keep what the plan reads, which differs. Where
+        positions alone lie between, each probe has a session of its own.
         """
         focuses = self.means is not None
-        return f"{self.row if focuses else f'{self.row}/{self.reads}'}{self._errors}"
+        row = self.row if focuses else f"{self.row}/{self.reads}"
+        return f"{row}{'@+' if self.apart == 'positions' else ''}{self._errors}"
 
     @property
     def _gap(self) -> str:

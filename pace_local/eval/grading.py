@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pace_local.eval.answers import code_blocks
 from pace_local.eval.sandbox import Limits, Outcome, run_checks
 from pace_local.eval.specification import Question
+from pace_local.eval.workloads.text_checks import without_thousands
 
 _DIGIT_GROUPS = re.compile(r"(?<=\d)_(?=\d)")
 
@@ -57,7 +58,8 @@ def grade(question: Question, answer: str, limits: Limits | None = None) -> Grad
     """Grade an answer.
 
     Its code, and whatever looks at its text, runs in a sandbox, never in this process. Facts are counted
-    anywhere in the answer; in text, upper and lower case are the same.
+    anywhere in the answer. In code, a number can also be the width of a format; in text, upper and lower case
+    are the same, and ``1,530`` is 1530.
     """
     if question.answers_with == "code":
         blocks, lacking = code_blocks(answer), "no code in the answer"
@@ -68,9 +70,15 @@ def grade(question: Question, answer: str, limits: Limits | None = None) -> Grad
         outcomes, guards = run.outcomes, run.missing
     else:
         outcomes, guards = (Outcome(False, lacking),) * len(question.checks), frozenset()
-    folded = str if question.answers_with == "code" else str.casefold
-    said = folded(answer)
-    missing = tuple(fact for fact in question.facts if not has_fact(said, folded(fact)))
+    if question.answers_with == "code":
+        missing = tuple(
+            fact for fact in question.facts if not has_fact(answer, fact) and not _has_width(answer, fact)
+        )
+    else:
+        said = without_thousands(answer.casefold())
+        missing = tuple(
+            fact for fact in question.facts if not has_fact(said, without_thousands(fact.casefold()))
+        )
     return Grade(outcomes, tuple(question.facts), missing, bool(blocks), guards)
 
 
@@ -83,6 +91,14 @@ def has_fact(answer: str, fact: str) -> bool:
     before = r"(?<!\w)(?<!\d\.)" if fact[0].isdigit() else r"(?<!\w)" if _is_word(fact[0]) else ""
     after = r"(?!\w)(?!\.\d)" if fact[-1].isdigit() else r"(?!\w)" if _is_word(fact[-1]) else ""
     return re.search(before + re.escape(fact) + after, text) is not None
+
+
+def _has_width(code: str, fact: str) -> bool:
+    """Whether a number is the width of a whole number's format: 11 in ``f"{n:011d}"`` and ``"%011d" % n``."""
+    return (
+        fact.isdecimal()
+        and re.search(rf"[:%'\"<>^=]0?{fact}d(?!\w)|[:%'\"]0{fact}(?![\w.])", code) is not None
+    )
 
 
 def _is_word(character: str) -> bool:

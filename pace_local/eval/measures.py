@@ -132,9 +132,12 @@ class ProbeMeasure:
     next_position: int
     session_tokens: int
     kv_bytes: int
+    """Allocated, for all cells of the cache."""
     host_bytes: int
     device_bytes: int
     answer: str
+    n_cells: int | None = None
+    """Tokens that the cache has room for; None: measured before that was kept."""
 
     @property
     def check_share(self) -> Share:
@@ -171,7 +174,11 @@ class ProbeMeasure:
         Raises:
             KeyError, TypeError: if it is none.
         """
-        fields = {field.name: document[field.name] for field in dataclasses.fields(cls)}
+        fields = {
+            field.name: document[field.name]
+            for field in dataclasses.fields(cls)
+            if field.name in document or field.default is dataclasses.MISSING
+        }
         fields["reads"] = tuple(ReadMeasure(**read) for read in fields["reads"])
         fields["checks"] = tuple(tuple(checks) for checks in fields["checks"])
         fields["missing_facts"] = tuple(fields["missing_facts"])

@@ -42,9 +42,10 @@ def plan_of(
 def wrong_reads(needed: Sequence[Reads], told: Sequence[str], percent: int, seed: int) -> list[Reads]:
     """What a plan says that is wrong in so many percent of its reads, rounded to whole reads.
 
-    By turns, a read is wrong (another document's name stands in its place), missing, or a step late. One that
-    would come after the last step is missing. The reads are drawn by the seed, and those of a smaller
-    percentage are among those of a greater one.
+    By turns, a read is wrong (the name of a document that the step does not need stands in its place),
+    missing, or a step late. One that would come after the last step, or to a step that needs it as well, is
+    missing, and so is a wrong one where the step needs every document. The reads are drawn by the seed, and
+    those of a smaller percentage are among those of a greater one.
 
     Args:
         needed: what each step needs.
@@ -53,20 +54,21 @@ def wrong_reads(needed: Sequence[Reads], told: Sequence[str], percent: int, seed
         seed: the same gives the same.
     """
     rng = random.Random(f"plan:{seed}")
-    every = [(step, name) for step, names in enumerate(needed) for name in names]
+    every = [(step, place) for step, names in enumerate(needed) for place in range(len(names))]
     chosen = rng.sample(every, len(every))[: round(percent * len(every) / 100)]
-    others = {
-        name: rng.choice([each for each in told if each != name] or [name]) for _, name in sorted(every)
-    }
+    others = {}
+    for step, place in every:
+        not_needed = [each for each in told if each not in needed[step]]
+        others[step, place] = rng.choice(not_needed) if not_needed else None
     first = rng.randrange(3)
-    said: list[list[str]] = [list(names) for names in needed]
+    said: list[list[str | None]] = [list(names) for names in needed]
     late: list[list[str]] = [[] for _ in needed]
-    for number, (step, name) in enumerate(chosen, first):
-        place = said[step].index(name)
-        if number % 3 == 0:
-            said[step][place] = others[name]
-        else:
-            del said[step][place]
-            if number % 3 == 2 and step + 1 < len(needed):
-                late[step + 1].append(name)
-    return [tuple(dict.fromkeys(names + after)) for names, after in zip(said, late, strict=True)]
+    for number, (step, place) in enumerate(chosen, first):
+        said[step][place] = others[step, place] if number % 3 == 0 else None
+        name, following = needed[step][place], step + 1
+        if number % 3 == 2 and following < len(needed) and name not in needed[following]:
+            late[following].append(name)
+    return [
+        tuple(name for name in dict.fromkeys([*names, *after]) if name is not None)
+        for names, after in zip(said, late, strict=True)
+    ]

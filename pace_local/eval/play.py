@@ -229,6 +229,7 @@ class Play:
             host_bytes=stats.host_bytes,
             device_bytes=sum(stats.device_bytes.values()),
             answer=finished.answer,
+            n_cells=self.session.engine.capabilities.n_cells,
         )
 
     def measure_reads(self, names: Sequence[str]) -> tuple[ReadMeasure, ...]:

@@ -10,6 +10,7 @@ from pace_local.eval.cells import NO_PLAN, Cell
 from pace_local.eval.journal import Results
 from pace_local.eval.measures import ProbeMeasure, Share
 from pace_local.eval.summary import WEAK, CellSummary
+from pace_local.harmless_text import harmless
 
 SETS = {
     "alike": "Look-alikes: specifications of one form",
@@ -124,7 +125,10 @@ def errors_words(cell: Cell) -> str:
 
 
 def against_everything(cells: Sequence[CellSummary]) -> list[str]:
-    """What each policy saves and costs against a cache that keeps everything, where that was measured."""
+    """What each policy saves and costs against a cache that keeps everything, where that was measured.
+
+    A question mark stands for memory of runs that did not keep how much of the cache was room to spare.
+    """
     whole = {each.cell.column: each for each in cells if each.cell.policy == "none"}
     whole = {column: each for column, each in whole.items() if each.probes and each.cell.apart == "work"}
     if not whole:
@@ -134,14 +138,17 @@ def against_everything(cells: Sequence[CellSummary]) -> list[str]:
         all_kept = whole.get(summary.cell.column)
         if all_kept is None:
             return ""
-        saved = 1 - summary.kv_bytes_peak / all_kept.kv_bytes_peak
+        saved = "?"
+        if all_kept.is_peak_known:
+            saved = f"{100 * (1 - summary.kv_bytes_peak / all_kept.kv_bytes_peak):.0f}"
         added = summary.wall_seconds / all_kept.wall_seconds - 1
         tasks, of = summary.tasks.passed, all_kept.tasks.passed
         kept = f"{100 * tasks / of:.0f} %" if of else f"{tasks} of 0"
-        return f"{100 * saved:.0f} %; {points(added)} %; {kept}"
+        return f"{saved} %; {points(added)} %; {kept}"
 
     heading = "### Peak memory of keys and values saved, time added, tasks kept, against keeping everything"
-    return [heading, "", *cell_table([each for each in cells if not each.cell.is_ceiling], shown), ""]
+    rows = [each for each in cells if not each.cell.is_ceiling and each.cell.apart == "work"]
+    return [heading, "", *cell_table(rows, shown), ""]
 
 
 def interval(share: Share) -> str:
@@ -183,7 +190,7 @@ def broke_words(probe: ProbeMeasure) -> str:
 
 def quoted(text: str, longest: int = 100) -> str:
     """A text of a model's making as code in one cell of a table."""
-    plain = " ".join(text.replace("`", "'").replace("|", "¦").split())
+    plain = harmless(" ".join(text.replace("`", "'").replace("|", "¦").split()))
     return f"`{plain[:longest]}{'…' if len(plain) > longest else ''}`"
 
 

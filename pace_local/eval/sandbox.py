@@ -2,11 +2,13 @@
 
 The process is an isolated interpreter (``-I -S``: no user's packages, no environment) in an empty folder,
 without standard streams. Guaranteed on Linux (x86-64, aarch64), for root too, by the kernel: no further
-process or thread, no socket, no change to any file, no signal to another process (a seccomp filter, which
-needs no privileges); at most the given memory and CPU time. Everywhere: a wall-clock limit after which the
+process or thread, no socket, no change to any file, no signal to another process, no key typed into a
+terminal, no setting of the system or of another process (a seccomp filter, which needs no privileges and
+names what is allowed); at most the given memory and CPU time. Everywhere: a wall-clock limit after which the
 process is killed, and refusals of the same things by an audit hook of the interpreter, which stops code that
-means no harm, not code that breaks out of Python. Reading files is not refused. What the system lacks is
-named in :attr:`Run.missing`: ``filter``, or the name of a limit, such as ``RLIMIT_AS`` on macOS.
+means no harm, not code that breaks out of Python. Reading files is not refused, nor what reading alone sets
+off in a device or a pipe. What the system lacks is named in :attr:`Run.missing`: ``filter``, or the name of a
+limit, such as ``RLIMIT_AS`` on macOS.
 """
 
 from __future__ import annotations

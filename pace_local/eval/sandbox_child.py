@@ -14,7 +14,7 @@ import types
 from typing import Any
 
 _REFUSED_EVENTS = (
-    "ctypes.", "ftplib.", "http.client.", "imaplib.", "os.add_dll_directory", "os.chflags",
+    "ctypes.", "fcntl.", "ftplib.", "http.client.", "imaplib.", "os.add_dll_directory", "os.chflags",
     "os.chmod", "os.chown", "os.exec", "os.fork", "os.forkpty", "os.kill", "os.killpg", "os.link", "os.lockf",
     "os.mkdir", "os.posix_spawn", "os.remove", "os.removexattr", "os.rename", "os.rmdir", "os.setxattr",
     "os.spawn", "os.startfile", "os.symlink", "os.system", "os.truncate", "os.utime", "pty.spawn",

@@ -18,7 +18,7 @@ from pace_local.eval.journal import Journal
 from pace_local.eval.measures import ProbeMeasure
 from pace_local.eval.plans import plan_of, wrong_reads
 from pace_local.eval.play import Play, TurnMeasure
-from pace_local.eval.trial import Trial
+from pace_local.eval.trial import Entry, Trial
 from pace_local.model import Model
 from pace_local.plan import Plan
 from pace_local.policies import policy_named
@@ -119,13 +119,14 @@ class Stage:
 
     def _open(self, cell: Cell, trial: Trial) -> Play:
         config = self._settings.session_config(cell)
-        script = [*trial.told, *trial.work]
         if not policy_named(config.policy).evicts:
-            every = [*script, *itertools.chain.from_iterable(trial.between), *trial.probes]
+            between = itertools.chain.from_iterable(trial.between)
+            every = [*trial.told, *trial.work, *between, *trial.probes]
             answers = self._settings.answer_tokens * cell.reads * len(trial.probes)
             config = roomy(self._model, config, every, answers)
         folder = self._folder if goes_on_exactly(config) else None
-        play = Play(self._model, config, self._stop, folder=folder, script=script)
+        # One that was read farther than this cell needs is of no use to it.
+        play = Play(self._model, config, self._stop, folder=folder, script=_before_probes(trial, cell.gap))
         self._play = play.__enter__()
         if play.n_turns:
             self._watcher.found(self._name, self._seed, play.session.session_length)
@@ -133,8 +134,7 @@ class Stage:
 
     def _read_to(self, play: Play, cell: Cell, trial: Trial) -> None:
         """Read what is not read yet of the documents and of the other work before a cell's probes."""
-        end = len(trial.work) if cell.gap is None else trial.points[cell.gap]
-        script = [*trial.told, *trial.work[:end]]
+        script = _before_probes(trial, cell.gap)
         play.read(script[play.n_turns : len(trial.told)], self._turn)
         if play.n_turns == len(trial.told):
             play.session.plan = self._plan(self._first, self._trial(self._first.reads))
@@ -177,3 +177,8 @@ class Stage:
     def _folder(self) -> Path:
         name = re.sub(r"[^a-z0-9_-]+", ".", self._name)
         return self._journal.folder / SESSIONS / f"{name}.{self._seed}"
+
+
+def _before_probes(trial: Trial, gap: int | None) -> list[Entry]:
+    """All that is read before the probes at a gap, or before the only ones."""
+    return [*trial.told, *trial.work[: None if gap is None else trial.points[gap]]]

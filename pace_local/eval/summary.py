@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+from pace_local.config import SessionConfig
 from pace_local.eval.cells import CEILING, Cell
 from pace_local.eval.journal import Results
 from pace_local.eval.measures import Difference, ProbeMeasure, Share, paired_difference, residency
 
 REFERENCE = "pace"
 """The policy that the others are compared with, probe by probe."""
+
+_BLOCK = 256
+"""The cells of a llama.cpp cache are a multiple of this."""
 
 WEAK = 0.8
 """A model whose ceiling is below this share of the checks is too weak to say anything about a policy."""
@@ -33,8 +38,15 @@ class CellSummary:
     read_seconds: float
     """Reading all sessions up to the first probe. Cells of one stage share it."""
     kv_bytes_peak: int
+    """Where everything is kept: what the most residents take, but at least the budget, and the headroom. The
+    cache itself has room for the longest gap and answer. All of it where its cells were not kept."""
     host_bytes_peak: int
     device_bytes_peak: int
+
+    @property
+    def is_peak_known(self) -> bool:
+        """Whether the peak of keys and values is what the session needed, and no more."""
+        return not self.cell.keeps_everything or all(probe.n_cells for probe in self.probes)
 
     @property
     def checks(self) -> Share:
@@ -203,9 +215,24 @@ def _summary(results: Results, cell: Cell, seeds: int) -> CellSummary:
             for seed in with_probes
             if (cell.stage, seed, cell.gap) in results.sessions
         ),
-        kv_bytes_peak=_peak(results, cell, "kv_bytes", probes),
+        kv_bytes_peak=_kv_peak(results, cell, probes),
         host_bytes_peak=_peak(results, cell, "host_bytes", probes),
         device_bytes_peak=_peak(results, cell, "device_bytes", probes),
+    )
+
+
+def _kv_peak(results: Results, cell: Cell, probes: Sequence[ProbeMeasure]) -> int:
+    """Of keys, values and references."""
+    if not (cell.keeps_everything and all(probe.n_cells for probe in probes)):
+        return _peak(results, cell, "kv_bytes", probes)
+    budget = int(results.header["identity"]["budget"])
+    headroom = int(results.header.get("config", {}).get("headroom", SessionConfig.headroom))
+    needed = (
+        (probe, _BLOCK * math.ceil((max(budget, probe.residents) + headroom) / _BLOCK)) for probe in probes
+    )
+    return max(
+        (round(probe.kv_bytes * min(1.0, cells / probe.n_cells)) for probe, cells in needed if probe.n_cells),
+        default=0,
     )
 
 

@@ -39,6 +39,11 @@ def plain(answer: str) -> str:
     text = re.sub(r"^[ \t]*(?:```|~~~).*$", "", text, flags=re.MULTILINE)
     text = re.sub(r"^[ \t]*(?:#{1,6}|>|[-+*•]|\d+[.)])[ \t]+", "", text, flags=re.MULTILINE)
     text = re.sub(r"[*`\"\u201c\u201d\u2018\u2019\\{}\[\]$]|(?<!\w)'|'(?!\w)|(?<!\w)_+|_+(?!\w)", "", text)
+    return without_thousands(text)
+
+
+def without_thousands(text: str) -> str:
+    """``1,530`` becomes 1530."""
     return re.sub(r"(?<![\w.,])\d{1,3}(?:[,_'\u202f\u2009]\d{3})+(?!\w|[.,]\d)", _digits, text)
 
 
