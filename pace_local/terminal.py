@@ -105,12 +105,9 @@ def prepare_model(
     say_line = tell or ((lambda _line: None) if quiet else line.say)
     show = watch or ((lambda _done, _total, _what: None) if quiet else line)
     say_line(f"model: {choice.reason}")
-    fetching = threading.get_ident()
 
     def progress(done: int, total: int, what: str) -> None:
-        # Only the thread that fetches can be stopped by an error; the one that watches pip cannot.
-        if threading.get_ident() == fetching:
-            stop.raise_if_asked()
+        stop.raise_if_asked()
         show(done, total, what)
 
     try:

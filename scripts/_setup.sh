@@ -5,7 +5,8 @@
 #   setup test       and what linting and testing need
 #
 # Environment: PACE_VENV (where the virtual environment is; default .venv here), PACE_PYTHON (the Python to
-# make it with), CMAKE_ARGS (options for the native build), CC, CXX, CFLAGS, CXXFLAGS, PACE_CACHE_DIR.
+# make it with), CMAKE_ARGS (options for the native build; where it is not set, those of the last build hold, and
+# an empty one takes them back), CC, CXX, CFLAGS, CXXFLAGS, PACE_CACHE_DIR.
 
 set -eu
 
@@ -14,6 +15,8 @@ venv=${PACE_VENV:-$root/.venv}
 case $venv in /*) ;; *) venv=$PWD/$venv ;; esac
 python=$venv/bin/python
 stamp=$venv/pace-setup
+kept_options=$venv/pace-cmake-args
+is_kept=
 logs=$root/build/log
 job=
 
@@ -27,6 +30,13 @@ die() {
 short_hash() {
     if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi | cut -c 1-12
 }
+
+# A plain command must not undo a build for a graphics card.
+if [ -z "${CMAKE_ARGS+set}" ] && [ -s "$kept_options" ]; then
+    CMAKE_ARGS=$(cat "$kept_options")
+    is_kept=1
+    export CMAKE_ARGS
+fi
 
 # What the processor can do: a build for one must not be used on another.
 processor() {
@@ -130,11 +140,25 @@ take_lock() {
 
 pip_install() { logged "$1" "$python" -m pip install --disable-pip-version-check --progress-bar=off "${@:2}"; }
 
+has_pip() { "$python" -m pip --version >/dev/null 2>&1; }
+
+# In a folder that was made here, or is empty; of a virtual environment of somebody else, pip alone is missing.
 make_venv() {
-    if ! "$python" -m pip --version >/dev/null 2>&1; then
-        say "[1/5] making the virtual environment $venv"
-        logged venv "$host_python" -m venv --clear "$venv"
+    if has_pip; then
+        return
     fi
+    if [ -f "$venv/pyvenv.cfg" ] && "$python" -m ensurepip >/dev/null 2>&1 && has_pip; then
+        say "[1/5] put pip into the virtual environment $venv"
+        return
+    fi
+    if [ ! -e "$venv/pace-tools" ] && [ -n "$(ls -A "$venv" 2>/dev/null)" ]; then
+        die "$venv is not empty, and no virtual environment with pip: empty it, or name another folder with PACE_VENV"
+    fi
+    say "[1/5] making the virtual environment $venv"
+    mkdir -p "$venv"
+    : >"$venv/pace-tools" # from now on it was made here, however far this comes
+    (cd "$venv" && rm -rf bin include lib lib64 share pyvenv.cfg)
+    logged venv "$host_python" -m venv "$venv"
 }
 
 install_tools() {
@@ -178,6 +202,9 @@ install_package() {
     else
         say "[5/5] building the native library (the first time: about 4 minutes), and installing"
     fi
+    if [ -n "${CMAKE_ARGS:-}" ]; then
+        say "      with CMAKE_ARGS=\"$CMAKE_ARGS\"${is_kept:+, as before; CMAKE_ARGS= builds without}"
+    fi
     # Configured anew, which compiles nothing again: a cache would keep yesterday's defaults as if they had been given.
     rm -f "$build/CMakeCache.txt"
     pip_install package --verbose --no-build-isolation "${options[@]}" --editable "$target"
@@ -203,6 +230,7 @@ setup() {
         install_bindings
         install_package "$extras"
         now=$(fingerprint) # the environment is part of it, and was made just now
+        printf '%s' "${CMAKE_ARGS:-}" >"$kept_options"
         printf '%s\n' "run $now" "$extras $now" >"$stamp"
         say "ready after $((SECONDS - began)) s"
     fi

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
 
 import pytest
 from command_line import QUESTION, SMALL, Run, run, write_project
 
 from pace_local.commands.ask_report import AskReport
-from pace_local.events import ReadsOverBudget
+from pace_local.events import ReadsOverBudget, Text
 from pace_local.testing import TinySpec, tiny_model
 
 SPEC = TinySpec(n_layer=2, head_dim=32, n_ff=32)
@@ -114,6 +115,28 @@ def test_a_step_keeps_its_number_as_it_comes_nearer(capsys):
     report.question(1)
     report.take(ReadsOverBudget(1, "quays.py:1-9", 5, 80))
     assert capsys.readouterr().err == "  over budget: 5 of 80 tokens of quays.py:1-9 stay (step 3)\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+SPELL = "\x1b]52;c;cm0=\x07 and \x1b[2J\n"
+
+
+@pytest.mark.parametrize("stream", [Terminal, io.StringIO])
+def test_no_terminal_obeys_what_a_model_or_a_file_says(stream, monkeypatch):
+    out, err = stream(), stream()
+    monkeypatch.setattr("sys.stdout", out)
+    monkeypatch.setattr("sys.stderr", err)
+    report = AskReport("text", quiet=False)
+    report.question(0)
+    report.take(Text(f"kept\ttab {SPELL}", 1))
+    report.take(ReadsOverBudget(1, f"{SPELL}.py:1-9", 5, 80))
+    seen = "kept\ttab ·]52;c;cm0=· and ·[2J\n"
+    assert out.getvalue() == (seen if stream is Terminal else f"kept\ttab {SPELL}")
+    assert err.getvalue() == "  over budget: 5 of 80 tokens of ·]52;c;cm0=· and ·[2J↵.py:1-9 stay (step 2)\n"
 
 
 # How it answers

@@ -68,6 +68,92 @@ def test_build_folder_follows_the_processor(checkout: Path) -> None:
     assert here != there
 
 
+PRETEND = """
+check_compiler() { :; }
+make_venv() { mkdir -p "$venv/bin"; }
+install_tools() { :; }
+fetch_upstream() { :; }
+install_bindings() { :; }
+pip_install() {
+    printf '#!/bin/sh\\n' | tee "$venv/bin/pace" >"$python"
+    chmod +x "$venv/bin/pace" "$python"
+}
+"""
+
+
+def test_options_of_a_build_hold_until_others_are_given(checkout: Path) -> None:
+    """A plain command put the library for the CPU back where one for a graphics card was."""
+    in_setup(checkout, f"{PRETEND} setup", CMAKE_ARGS="-DGGML_CUDA=on -DX='a b'")
+    ready = 'is_ready run "$(fingerprint)" && echo ready || echo not'
+    assert in_setup(checkout, ready) == "ready"
+    assert in_setup(checkout, ready, CMAKE_ARGS="") == "not"
+    assert in_setup(checkout, "bash -c 'echo $CMAKE_ARGS'") == "-DGGML_CUDA=on -DX='a b'"
+    with (checkout / "native/upstream.txt").open("a") as file:
+        file.write("\n")
+    assert in_setup(checkout, ready) == "not"
+    said = in_setup(checkout, f"{PRETEND} setup 2>&1")
+    assert """with CMAKE_ARGS="-DGGML_CUDA=on -DX='a b'", as before; CMAKE_ARGS= builds without""" in said
+    assert "with CMAKE_ARGS" not in in_setup(checkout, f"{PRETEND} setup 2>&1", CMAKE_ARGS="")
+    assert in_setup(checkout, "echo ${CMAKE_ARGS-none}") == "none"
+
+
+def made(root: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """``make_venv`` in a folder, with a program in place of Python's that says what it was called with."""
+    return subprocess.run(
+        ["bash", "-c", '. "$1/scripts/_setup.sh"; host_python=echo; make_venv', "setup", str(root)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": os.environ["PATH"], "HOME": "/", "PACE_VENV": str(folder)},
+    )
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {str(p.relative_to(folder)): p.read_text() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("files", [["notes.txt"], ["bin/tool", "lib/x"], ["pyvenv.cfg", "bin/activate"]])
+def test_a_folder_of_somebody_else_is_left_as_it_is(checkout: Path, tmp_path: Path, files: list[str]) -> None:
+    folder = tmp_path / "some one's"
+    for file in files:
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text("precious")
+    before = contents(folder)
+    run = made(checkout, folder)
+    assert run.returncode == 2
+    assert f"{folder} is not empty, and no virtual environment with pip: empty it, or name" in run.stderr
+    assert contents(folder) == before
+
+
+def test_a_virtual_environment_without_pip_gets_it_and_keeps_the_rest(checkout: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "uv"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "pyvenv.cfg").write_text("home = /usr")
+    (folder / "lib.py").write_text("precious")
+    python = folder / "bin/python"
+    python.write_text(
+        '#!/bin/sh\ncase "$*" in\n'
+        f'"-m ensurepip") touch "{folder}/pip" ;;\n"-m pip --version") [ -f "{folder}/pip" ] ;;\n'
+        "*) exit 1 ;;\nesac\n"
+    )
+    python.chmod(0o755)
+    before = contents(folder)
+    run = made(checkout, folder)
+    assert (run.returncode, run.stderr) == (0, f"[1/5] put pip into the virtual environment {folder}\n")
+    assert contents(folder) == before | {"pip": ""}
+
+
+def test_a_virtual_environment_made_here_that_broke_is_made_anew(checkout: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "ours"
+    assert made(checkout, folder).returncode == 0
+    (folder / "lib/python3.9").mkdir(parents=True)
+    (folder / "lib/python3.9/old.py").write_text("")
+    (folder / "pace-tools").write_text("pip>=1")
+    assert made(checkout, folder).returncode == 0
+    assert contents(folder) == {"pace-tools": ""}
+    assert (checkout / "build/log/venv.log").read_text() == f"-m venv {folder}\n"
+
+
 def pretend_ready(root: Path) -> None:
     binaries = root / ".venv/bin"
     binaries.mkdir(parents=True)

@@ -7,14 +7,13 @@ import logging
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
 from pace_local.errors import StorageError
 from pace_local.models import HubFile, Store, WheelPart, WheelSet, pull
 from pace_local.models.pull import default_fetchers
-from pace_local.models.sources import SourceError, growth_watched, one_line
+from pace_local.models.sources import SourceError, folder_bytes, one_line
 from pace_local.models.testing import ScriptedFetcher, gguf_bytes, tiny_model
 
 CONTENT = gguf_bytes(tensor_bytes=1 << 16)
@@ -245,21 +244,13 @@ def test_fetchers_of_a_run_are_shared():
     assert default_fetchers() is default_fetchers()
 
 
-def test_growth_is_reported_while_something_else_writes(tmp_path):
-    seen = []
-    with growth_watched(tmp_path, seen.append, seconds=0.01):
-        (tmp_path / "a").write_bytes(b"x" * 100)
-        deadline = time.monotonic() + 5
-        while 100 not in seen and time.monotonic() < deadline:
-            time.sleep(0.01)
-        (tmp_path / "b").write_bytes(b"x" * 50)
-        while 150 not in seen and time.monotonic() < deadline:
-            time.sleep(0.01)
-    assert 100 in seen
-    assert 150 in seen
-    count = len(seen)
-    time.sleep(0.05)
-    assert len(seen) == count
+def test_a_folder_has_the_bytes_of_all_files_that_can_be_measured(tmp_path):
+    (tmp_path / "a").write_bytes(b"x" * 100)
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "b").write_bytes(b"x" * 50)
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    assert folder_bytes(tmp_path) == 150
+    assert folder_bytes(tmp_path / "none") == 0
 
 
 @pytest.mark.parametrize(

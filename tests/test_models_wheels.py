@@ -6,14 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import zipfile
 
 import pytest
 
-from pace_local.errors import StorageError
+from pace_local.errors import StorageError, TimeLimitError
 from pace_local.models import Store, WheelPart, WheelSet, pull
 from pace_local.models.testing import cut_into_wheels, gguf_bytes, tiny_model, write_wheel
 from pace_local.models.wheels import WheelFetcher, _Share
+from pace_local.terminal import run_stoppable
 
 CONTENT = gguf_bytes(tensor_bytes=3 << 16, filling=bytes(range(251)))
 
@@ -251,6 +253,29 @@ def test_an_interpreter_that_cannot_run_is_a_reason_not_a_crash(index, store, tm
     fetcher = WheelFetcher(python=str(tmp_path / "no-python"))
     with pytest.raises(StorageError, match="cannot be run: No such file"):
         pull(index.info, store, fetchers=[fetcher], say=lambda line: None)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in for Python is a shell script")
+def test_a_time_limit_ends_pip(index, store, tmp_path):
+    python, started = tmp_path / "python", tmp_path / "started"
+    python.write_text(f"#!/bin/sh\necho $$ > {started}\nexec sleep 60\n")
+    python.chmod(0o755)
+    fetcher = WheelFetcher(python=str(python))
+    began = time.monotonic()
+    with pytest.raises(TimeLimitError, match="limit of 2 s"):
+        run_stoppable(
+            lambda stop: pull(
+                index.info,
+                store,
+                fetchers=[fetcher],
+                progress=lambda _done, _total, _what: stop.raise_if_asked(),
+            ),
+            2,
+        )
+    assert time.monotonic() - began < 30
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)
+    assert not list((store.partial(index.info) / "wheels").glob("scratch-*"))
 
 
 def test_an_interpreter_without_pip_is_a_reason(index, store, tmp_path):

@@ -269,29 +269,3 @@ def test_fetching_can_be_stopped(registry):
     store = Store()
     assert not store.present(info)
     assert store.partial_bytes(info) >= len(CONTENT)
-
-
-def test_watching_pip_cannot_be_stopped_by_an_error(registry, monkeypatch):
-    """Its progress comes from another thread, where an error would reach nobody but Python's own report."""
-    _, fetch_with = registry
-    fetcher = fetch_with(content=CONTENT)
-    stop, raised = Stop(), []
-    stop.request(CancelledError("cancelled"))
-    plain = fetcher.fetch
-
-    def fetch(info, source, folder, progress):
-        def watch():
-            try:
-                progress(1, 2, "tiny")
-            except BaseException as error:  # to be judged below
-                raised.append(error)
-
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        watcher.join()
-        return plain(info, source, folder, progress)
-
-    monkeypatch.setattr(fetcher, "fetch", fetch)
-    with pytest.raises(CancelledError):
-        prepare_model("tiny", stop, quiet=True)
-    assert raised == []

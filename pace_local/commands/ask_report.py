@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import Any
+from typing import Any, TextIO
 
 from pace_local import _native
 from pace_local.asking import Asking, PlannedStep
 from pace_local.errors import PaceError
 from pace_local.events import Event, Finished, Progress, ReadsOverBudget, Renumbered, Text, as_dict
+from pace_local.harmless_text import harmless
 from pace_local.models import ResolvedModel
 from pace_local.terminal import say
+from pace_local.wording import in_one_line
 
 
 class AskReport:
@@ -92,7 +94,7 @@ class AskReport:
         elif isinstance(event, Text):
             if self._form == "text":
                 self._clear()
-                print(event.text, end="", flush=True)
+                print(_for(sys.stdout, event.text), end="", flush=True)
                 self._answer_ends_line = event.text.endswith("\n")
         elif isinstance(event, ReadsOverBudget):
             self._say(
@@ -112,7 +114,7 @@ class AskReport:
     def question(self, number: int) -> None:
         self._number = number
         if len(self._planned) > 1 and self._form == "text":
-            print(f"## {self._planned[number].step.text}\n", flush=True)
+            print(_for(sys.stdout, f"## {self._planned[number].step.text}\n"), flush=True)
 
     def answered(self, number: int, event: Finished) -> None:
         stats = event.stats
@@ -162,7 +164,7 @@ class AskReport:
     def _say(self, line: str) -> None:
         if not self._quiet:
             self._clear()
-            say(line)
+            say(in_one_line(line))  # names of files are in it, and text of theirs
 
     def _clear(self) -> None:
         if self._line_open:
@@ -172,3 +174,8 @@ class AskReport:
     def _json(self, document: dict[str, Any]) -> None:
         # In ASCII, so that it can be printed and parsed whatever the encoding of stdout.
         print(json.dumps(document), flush=True)
+
+
+def _for(stream: TextIO, text: str) -> str:
+    """A text of a model or a file as it is, but such that a terminal obeys none of it."""
+    return harmless(text) if stream.isatty() else text

@@ -12,7 +12,7 @@ from typing import TextIO, TypeAlias
 Progress: TypeAlias = Callable[[int, int, str], None]
 """Called with bytes done, bytes in all, and what is being done.
 
-It may be called from another thread than the one that asked for the work, but never from two at once.
+It is called in the thread that does the work, and an error of it stops that.
 """
 
 Say: TypeAlias = Callable[[str], None]

