@@ -88,7 +88,19 @@ def read_text(path: str | os.PathLike[str], *, max_bytes: int = MAX_FILE_BYTES) 
         FileError: the file is missing, unreadable, a directory, a pipe or a device, larger than
             ``max_bytes``, binary, or in another encoding. Never blocks on a pipe.
     """
-    data = _read_bytes(path, max_bytes)
+    return decode_text(path, _read_bytes(path, max_bytes))
+
+
+def decode_text(path: str | os.PathLike[str], data: bytes) -> SourceText:
+    """The text of a file whose content is at hand.
+
+    Args:
+        path: of the file, for messages.
+        data: all that it holds.
+
+    Raises:
+        FileError: it is binary, or in another encoding.
+    """
     shown = _shown(path)
     if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
         raise FileError(f"{shown} is UTF-32 text; save it as UTF-8")

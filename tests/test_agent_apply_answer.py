@@ -233,9 +233,11 @@ def test_rename_to_a_name_that_is_taken_or_not_done() -> None:
     answer = block("def main(orders):\n    return len(orders)\n")
     with pytest.raises(EditError, match="defines main already"):
         apply_answer(ORDERS, "shop/orders.py", "count", answer, rename=("count", "main"))
-    same = block("def count(orders):\n    return len(orders)\n")
-    with pytest.raises(EditError, match="is the same"):
-        apply_answer(ORDERS, "shop/orders.py", "count", same, rename=("count", "number"))
+    diff = "```diff\n@@ ... @@\n-    return len(orders)\n+    return 1\n```"
+    changed = block('def count(orders):\n    """How many."""\n    return len(orders)\n')
+    for answer in (block("def count(orders):\n    return len(orders)\n"), changed, diff):
+        with pytest.raises(EditError, match="still calls it count; it is called number now"):
+            apply_answer(ORDERS, "shop/orders.py", "count", answer, rename=("count", "number"))
 
 
 @pytest.mark.parametrize(
@@ -370,6 +372,197 @@ def test_a_part_of_a_file_does_not_cost_the_rest() -> None:
     assert done.added == ("added",)
     with pytest.raises(EditError, match=r"does not hold count, Basket, main of shop/orders\.py"):
         applied(None, block("x = 1\n"))
+
+
+SETTINGS = """\
+import os
+
+DEBUG = True
+SECRET = os.environ["SECRET"]
+INSTALLED = [
+    "a",
+]
+TIMEOUT = 3
+"""
+TOOL = '''\
+"""A tool."""
+import os
+
+RATE = 19
+
+
+def main():
+    print(os.sep, RATE)
+
+
+if __name__ == "__main__":
+    main()
+'''
+GO = 'package a\n\nimport "fmt"\n\nconst Rate = 3\n\nfunc F() {\n\tfmt.Println(Rate)\n}\n'
+SCRIPT = "a = 1\nb = 2\nprint(a + b)\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "code", "expected"),
+    [
+        # What has a name is put in by it, and what is new goes behind what is like it.
+        ("s.py", SETTINGS, "CACHE = 30\n", SETTINGS + "CACHE = 30\n"),
+        (
+            "s.py",
+            SETTINGS,
+            "# Seconds.\nCACHE = 30  # or so\n",
+            SETTINGS + "# Seconds.\nCACHE = 30  # or so\n",
+        ),
+        ("s.py", SETTINGS, "TIMEOUT = 5\n", SETTINGS.replace("TIMEOUT = 3", "TIMEOUT = 5")),
+        ("s.py", "A = 1\nB = 2\n", "A = 3\n", "A = 3\nB = 2\n"),
+        ("s.py", "DEBUG = True", "CACHE = 30\n", "DEBUG = True\nCACHE = 30\n"),
+        ("t.py", TOOL, "LIMIT = 3\n", TOOL.replace("= 19\n", "= 19\nLIMIT = 3\n")),
+        ("t.py", TOOL, "def main():\n    print(RATE)\n", TOOL.replace("os.sep, ", "")),
+        ("t.py", TOOL, "def main():\n    print(RATE)\n\n\nmain()\n", TOOL.replace("os.sep, ", "")),
+        (
+            "t.py",
+            TOOL,
+            "def other():\n    return 1\n\n\ndef main():\n    print(other())\n",
+            TOOL.replace("os.sep, RATE", "other()").replace("if __", "def other():\n    return 1\n\n\nif __"),
+        ),
+        ("a.go", GO, "const Rate = 4\n", GO.replace("3", "4")),
+        ("a.go", GO, "func F() {\n}\n", GO.replace("\tfmt.Println(Rate)\n", "")),
+        # All of it is given: what it leaves out is meant to go, but for what small models forget.
+        ("t.py", TOOL, TOOL[: TOOL.index("\n\nif __")].replace("19", "20"), TOOL.replace("19", "20")),
+        ("t.py", TOOL, *[TOOL.replace("import os\n\n", "").replace("os.sep, ", "")] * 2),
+        ("s.py", SETTINGS, *[SETTINGS.replace("DEBUG = True\n", "")] * 2),
+        ("s.py", SCRIPT, *["def main():\n    a = 1\n    b = 2\n    print(a + b)\n\n\nmain()\n"] * 2),
+        ("s.py", SCRIPT, *["total = sum([1, 2])\nprint(total)\n"] * 2),
+    ],
+)
+def test_an_answer_for_a_whole_file_costs_nothing_of_it(
+    path: str, text: str, code: str, expected: str
+) -> None:
+    assert applied(None, block(code, ""), text, path).edited.text == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "code", "message"),
+    [
+        ("s.py", SETTINGS, "print(DEBUG)\n", "leaves out most lines"),
+        ("t.py", TOOL, "rate = main()\n", "does not hold main"),  # how it is used
+        ("s.py", "if x:\n    A = 1\nelse:\n    A = 2\nB = 3\nC = 4\nD = 5\n", "A = 3\n", "does not hold B"),
+        ("s.py", "A = 1\nA = A + 1\nB = 2\nC = 3\n", "A = 3\n", "sets A more than once"),
+        ("a.js", "const a = 1;\nrun(a);\nstop(a);\ngo(a);\n", "walk(a);\n", "leaves out most lines"),
+    ],
+)
+def test_a_part_of_a_file_whose_place_is_not_certain_is_refused(
+    path: str, text: str, code: str, message: str
+) -> None:
+    with pytest.raises(EditError, match=message):
+        applied(None, block(code, ""), text, path)
+
+
+TWO = "def f(a):\n    a = 1\n    if a:\n        return 1\n    return 2\n\n\ndef g():\n    pass\n"
+SMALL = "<<<<<<< SEARCH\n    a = 1\n=======\n    a = 3\n>>>>>>> REPLACE\n"
+
+
+def test_an_answer_that_was_cut_off_is_taken_as_far_as_it_is_whole() -> None:
+    def cut(symbol: str | None, answer: str, text: str = TWO, path: str = "a.py", **more: object) -> str:
+        return apply_answer(text, path, symbol, answer, is_cut=True, **more).edited.text  # type: ignore[arg-type]
+
+    start = "```python\n" + TWO.replace("a = 1", "a = 3")
+    whole = TWO.replace("a = 1", "a = 3")
+    assert cut("f", start) == whole  # what comes behind it shows that it is whole
+    assert cut("f", "```python\n" + whole.split("\n\n")[0] + "\n```\nAnd now I wou") == whole
+    guide = "# Guide\n" + "".join(f"line {at}\n" for at in range(40))
+    refused = [
+        ("f", start[: start.index("    return 2")], TWO, "a.py", {}),  # parses, and has lost its last line
+        (None, start, TWO, "a.py", {}),
+        (None, "```\na = 3\n", TWO, "a.py", {"lines": (2, 2)}),
+        (None, f"```markdown\n{guide[:250]}".replace("Guide", "New"), guide, "README.md", {}),
+        ("f", "def f(a):\n    a = 3\n    if a:\n        return 1\n", TWO, "a.py", {}),
+        ("f", "```diff\n@@ ... @@\n-    a = 1\n+    a = 3\n     if a:\n", TWO, "a.py", {}),
+        ("f", f"{SMALL}<<<<<<< SEARCH\n    return 2\n=====", TWO, "a.py", {}),
+    ]
+    for symbol, answer, text, path, more in refused:
+        with pytest.raises(EditError, match=r"reached its greatest length|ends in the middle"):
+            cut(symbol, answer, text, path, **more)
+    assert cut("f", SMALL) == whole
+
+
+def test_a_fence_of_the_file_does_not_end_it() -> None:
+    text = "# Use\n\nFirst:\n\n```\nrun it\n```\n\nThen:\n"
+    answer = f"```\n{text.replace('Use', 'How to use')}```\n"
+    with pytest.raises(EditError, match=r"ends at a fence in README\.md"):
+        applied(None, answer, text, "README.md")
+    answer = answer.replace("```\n# How", "``````\n# How").removesuffix("```\n") + "``````\n"
+    assert applied(None, answer, text, "README.md").edited.text == text.replace("Use", "How to use")
+
+
+def test_lines_are_not_lost_by_an_answer_with_fewer() -> None:
+    text = "A = 1\nB = 2\nC = 3\nD = 4\n"
+    with pytest.raises(EditError, match="gives 1 of 4 lines"):
+        apply_answer(text, "a.py", None, block("B = 3\n"), lines=(1, 4))
+
+
+PRICE = """\
+class Item:
+    @property
+    def price(self):
+        return self._price
+
+    @price.setter
+    def price(self, value):
+        self._price = value + 1
+"""
+SETTER = "    @price.setter\n    def price(self, value):\n        self._price = value\n"
+CALC = """\
+class Calc {
+    int add(int a, int b) {
+        return a - b;
+    }
+
+    double add(double a, double b) {
+        return a + b;
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "symbol", "code", "expected"),
+    [
+        ("a.py", PRICE, "Item.price", SETTER, PRICE.replace("value + 1", "value")),
+        ("a.py", PRICE, "Item.price", unindented(SETTER), PRICE.replace("value + 1", "value")),
+        ("a.py", PRICE, "Item.price", "class Item:\n" + SETTER, PRICE.replace("value + 1", "value")),
+        ("a.py", PRICE, "Item", "class Item:\n" + SETTER, PRICE.replace("value + 1", "value")),
+        ("a.py", PRICE, "Item.price", *[PRICE.replace("_price", "_cents").replace(" + 1", "")] * 2),
+        (
+            "A.java",
+            CALC,
+            "Calc.add",
+            "int add(int a, int b) {\n    return a + b;\n}\n",
+            CALC.replace("a - b", "a + b"),
+        ),
+    ],
+)
+def test_of_several_definitions_of_a_name_those_are_replaced_that_begin_like_the_answer(
+    path: str, text: str, symbol: str, code: str, expected: str
+) -> None:
+    assert applied(symbol, block(code, ""), text, path).edited.text == expected
+
+
+def test_of_several_definitions_one_that_begins_like_none_is_not_guessed_at() -> None:
+    bare = block("def price(self, value):\n    self._price = value\n")
+    with pytest.raises(EditError, match=r"2 times, beginning '@property', '@price\.setter'"):
+        applied("Item.price", bare, PRICE, "a.py")
+    done = apply_answer(PRICE, "a.py", "Item.price", block(SETTER), near_line=7)
+    assert done.edited.text == PRICE.replace("value + 1", "value")
+
+
+def test_several_definitions_of_a_name_are_renamed_together() -> None:
+    new = PRICE.replace("price(", "cost(").replace("@price", "@cost")
+    done = apply_answer(PRICE, "a.py", "Item.price", block(new), rename=("price", "cost"))
+    assert (done.edited.text, done.symbol, done.how) == (new, "Item.cost", "renamed")
+    half = block(new[: new.index("    @cost")])
+    with pytest.raises(EditError, match="2 times"):
+        apply_answer(PRICE, "a.py", "Item.price", half, rename=("price", "cost"))
 
 
 def test_a_file_in_no_known_language() -> None:

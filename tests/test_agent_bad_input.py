@@ -177,7 +177,7 @@ def test_files_that_are_no_texts_or_too_large(model: Model, shop: Path) -> None:
     before = {path: path.read_bytes() for path in shop.glob("*.[a-z]*") if path.is_file()}
     with Open(model, shop) as runs:
         for name, problem in (
-            ("large.log", "50.0 MiB, more than the 16.0 MiB"),
+            ("large.log", "52 MB, more than the 17 MB"),
             ("picture.png", "binary"),
             ("latin.txt", "not UTF-8"),
         ):

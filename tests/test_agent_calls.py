@@ -159,6 +159,22 @@ def test_several_calls_in_order(form: CallFormat) -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
+def test_a_call_in_reasoning_that_the_template_opened_is_none(form: CallFormat) -> None:
+    text = f"I could {one(form, path='a')} or not.\n</think>\n\nNow: {one(form, path='b')}"
+    parsed = parse_answer(text, form, TOOLS, is_reasoning=True)
+    assert [call.arguments["path"] for call in parsed.calls] == ["b"]
+    assert (parsed.text, parsed.reasoning[:7]) == ("Now:", "I could")
+    unended = parse_answer(f"I could {one(form, path='a')}", form, TOOLS, is_reasoning=True)
+    assert (unended.calls, unended.text) == ((), "")
+
+
+def test_without_tools_all_but_reasoning_is_prose() -> None:
+    code = '```python\nMARKS = ("<think>", "</think>")\n```\n'
+    parsed = parse_answer(f"<think>\nso\n</think>\n\n{code}", None, ())
+    assert (parsed.text, parsed.reasoning) == (code, "so")
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
 def test_a_call_in_reasoning_is_none(form: CallFormat) -> None:
     thought = f"<think>I could {one(form, path='a')} or not.</think>"
     parsed = parse_answer(f"{thought}Now: {one(form, path='b')}", form, TOOLS)
@@ -211,6 +227,17 @@ def test_calls_that_cannot_be_read_are_told(body: str, said: str) -> None:
     assert len(parsed.problems) == 1
     assert said in parsed.problems[0]
     assert parsed.text == "Well."
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
+def test_a_call_holds_what_opens_and_closes_calls(form: CallFormat) -> None:
+    """Content with a block of code ended the call in the middle of its JSON."""
+    content = '# Notes\n\n```console\n$ pytest\n```\n```tool\n<tool_call></tool_call>\n<think>\\n"}</think>\n'
+    text = form.write("change", {"path": "a", "content": content, "mode": "whole", "tags": []})
+    parsed = parse_answer(f"I write.\n{text}\n{one(form, path='b')}", form, TOOLS)
+    assert (parsed.problems, parsed.text) == ((), "I write.")
+    assert [call.name for call in parsed.calls] == ["change", "read"]
+    assert parsed.calls[0].arguments["content"] == content
 
 
 def test_a_fence_within_a_call_is_part_of_it() -> None:

@@ -162,6 +162,21 @@ class TestDiff:
         assert diff_of("a.py", None, new, 1_000).startswith("a.py: created, too much to show: 0 lines")
 
     @pytest.mark.timeout(20)
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            (None, "".join(f"echo step {number} of the deployment\n" for number in range(800))),
+            ("a\nb\nc\n" + "x\n" * 5_000 + "d\n", "a\nb\nc\n" + "y\n" * 4_000 + "d\n"),
+            ("x\n" * 5_000, "y"),
+            ("same\n" + "".join(f"{number}\n" for number in range(2_900)), "same\n" + "z\n" * 2_900),
+            ("plain\n", "pl\0in\n"),
+        ],
+    )
+    def test_without_a_limit_nothing_is_left_out(self, old: str | None, new: str) -> None:
+        text = diff_of("a.sh", old, new, None)
+        assert applied(text, old or "") == lines_of(new)
+
+    @pytest.mark.timeout(20)
     def test_large_texts_take_no_time(self) -> None:
         """Comparing tens of thousands of lines that differ took minutes."""
         old = "".join(f"{number % 7}\n" for number in range(60_000))

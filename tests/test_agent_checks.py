@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -201,6 +202,22 @@ def test_nothing_tells(tmp_path: Path, files: dict[str, str]) -> None:
         ("pytest -q | tail", ["a.py::t"], "pytest -q | tail"),
         ("pytest -q", [f"a.py::t{n}" for n in range(21)], "pytest -q"),
         ("npx jest", ["a'; rm -rf x; '"], "npx jest -t 'a'\"'\"'; rm -rf x; '\"'\"''"),
+        # What the shell makes something else of stays as it is written.
+        ("cd backend; pytest -q tests", ["b.py::t"], "cd backend; pytest -q b.py::t"),
+        ("~/venv/bin/pytest -q", ["b.py::t"], "~/venv/bin/pytest -q b.py::t"),
+        ("A=$PWD B='c d' py -m pytest $MORE", ["b.py::t"], "A=$PWD B='c d' py -m pytest $MORE b.py::t"),
+        ("pytest -m \"not slow\" 'a b/c.py'", ["b.py::t"], 'pytest -m "not slow" b.py::t'),
+        ("cd a; python -m unittest -v b", ["b.T.t"], "cd a; python -m unittest -v b.T.t"),
+        ("cd web || exit; npx jest", ["a"], "cd web || exit; npx jest -t a"),
+        # What stands at the end is not the tests.
+        ("(cd a; pytest -q )", ["b.py::t"], "(cd a; pytest -q )"),
+        ("(cd a; go test ./... )", ["TestA"], "(cd a; go test ./... )"),
+        ("pytest -q # all", ["b.py::t"], "pytest -q # all"),
+        ("pytest -q &", ["b.py::t"], "pytest -q &"),
+        ("pytest -q\ntrue", ["b.py::t"], "pytest -q\ntrue"),
+        ("echo $(pytest -q )", ["b.py::t"], "echo $(pytest -q )"),
+        ("if x; then pytest -q ; fi", ["b.py::t"], "if x; then pytest -q ; fi"),
+        ("pytest -q 'a", ["b.py::t"], "pytest -q 'a"),
     ],
 )
 def test_narrow(command: str, tests: list[str], expected: str) -> None:
@@ -211,6 +228,16 @@ def test_narrow_passes_options_through_npm() -> None:
     assert narrow(Check("npm test", "", "jest"), ["adds up"]) == "npm test -- -t 'adds up'"
     assert narrow(Check("yarn test", "", "mocha"), ["adds up"]) == "yarn test -g 'adds up'"
     assert narrow(Check("npm test", ""), ["adds up"]) == "npm test"
+
+
+@pytest.mark.parametrize("tool", ["jest", "vitest"])
+def test_a_pattern_matches_titles_that_hold_what_separates_titles(tool: str) -> None:
+    """Jest passes when its pattern matches no test, and so did the check."""
+    for joined in ("compare › is true if a > b", "compare > is true if a > b"):
+        narrowed = shlex.split(narrow(Check(f"npx {tool}", ""), [joined]))
+        assert narrowed[:3] == ["npx", tool, "-t"]
+        assert re.search(narrowed[3], "compare is true if a > b")
+        assert not re.search(narrowed[3], "compare is true if a < c")
 
 
 def test_tool_of_a_command() -> None:

@@ -1,17 +1,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from session_pair import TALKER
+from test_session_reasoning import OPENS
 
 from pace_agent.calls.formats import HERMES
 from pace_agent.conversation import Conversation
 from pace_agent.events import AgentEvent, Memory, Missed, Noted, Thought, Turned, Wrote
 from pace_agent.outbox import Outbox
 from pace_agent.tool_type import Tool, tool
-from pace_local import Model, Session, Step
+from pace_local import Model, Sampling, Session, Step
 from pace_local.testing import Script, TinySpec
 
 
@@ -72,6 +74,37 @@ def test_an_answer_is_told_in_parts(talk: Callable[..., Talk]) -> None:
     assert "".join(event.text for event in one.of(Wrote)) == "I look.\n"
     assert one.talk.last.reasoning == "first"
     assert [(call.name, call.arguments) for call in one.talk.last.calls] == [("look", {"path": "a"})]
+
+
+def test_a_call_is_none_within_reasoning_that_the_template_opened(
+    load_tiny: Callable[[TinySpec], Model],
+) -> None:
+    """It has no opening text then, and what the model only considered was called."""
+    considered = HERMES.write("look", {"path": "a"})
+    called = HERMES.write("look", {"path": "b"})
+    one = Talk(
+        load_tiny(replace(TALKER, chat_template=OPENS)),
+        *[f"{considered} or so.</think>No. {called}"] * 3,
+        "{}",
+    )
+    try:
+        for prompt in ("where?", "and then?"):  # the first turn of a session, and one after an answer
+            one.answer(prompt, tools=TOOLS, form=HERMES)
+            assert [call.arguments for call in one.talk.last.calls] == [{"path": "b"}]
+            assert (one.talk.last.text, one.talk.last.reasoning) == ("No.", f"{considered} or so.")
+        assert "".join(event.text for event in one.of(Wrote)) == "No. " * 2
+        one.answer("without tools?")
+        assert one.talk.last.text == f"No. {called}"
+        one.answer("an object?", sampling=Sampling(grammar='root ::= "{}"'))
+        assert (one.talk.last.text, one.talk.last.reasoning) == ("{}", "")
+    finally:
+        one.session.close()
+
+
+def test_without_tools_reasoning_is_no_part_of_what_was_said(talk: Callable[..., Talk]) -> None:
+    one = talk("<think>\nThe user asks.\n</think>\n\nIt is 19.")
+    one.answer("what?")
+    assert (one.talk.last.text, one.talk.last.reasoning) == ("It is 19.", "The user asks.")
 
 
 def test_every_turn_says_what_was_reused_and_what_was_read(talk: Callable[..., Talk]) -> None:

@@ -202,6 +202,18 @@ def test_line_numbers_of_a_listing_are_tolerated(listing: str) -> None:
     assert edited.rung == "numbered"
 
 
+@pytest.mark.parametrize(
+    "search", ['500: "missing",', '500: "missing"', '3: "missing",\n', '  7|: "missing",']
+)
+def test_a_key_is_no_line_number(search: str) -> None:
+    """A listing is of whole lines: what follows a number there is never the end of another line."""
+    codes = 'CODES = {\n    200: "ok",\n    404: "missing",\n}\n'
+    with pytest.raises(EditError, match="is not in"):
+        edit(codes, search, '500: "server error",')
+    edited = edit(codes, '3:   404: "missing",', '3:   404: "not found",')
+    assert (edited.text, edited.rung) == (codes.replace("missing", "not found"), "numbered")
+
+
 def test_line_numbers_in_the_replacement_go_too() -> None:
     edited = edit(
         TOTAL, "4: def total(orders):\n5:     result = 0\n", "4: def total(orders):\n5:     result = 1"

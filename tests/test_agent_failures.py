@@ -525,7 +525,7 @@ Expected equality of these values:
 OTHERS = {
     "jest": (
         JEST,
-        ("orders total of two", "rates"),
+        ("orders › total of two", "rates"),
         [
             ("src/orders.test.ts", 6, "toBe"),
             ("src/orders.test.ts", 11, None),
@@ -536,7 +536,7 @@ OTHERS = {
     ),
     "vitest": (
         VITEST,
-        ("orders total of two",),
+        ("orders > total of two",),
         [("src/orders.test.ts", 6, None), ("src/orders.ts", 2, "check")],
         ["AssertionError: expected 3 to be 5"],
         False,

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from pace_agent.errors import StaleError, ToolError
+from pace_agent.errors import RefusedError, StaleError, ToolError
 from pace_agent.files.atomic_write import is_draft, write_atomically
 from pace_agent.files.file_state import KnownFiles, content_hash
+from pace_agent.safety.paths import Territory
 from pace_local.files import SourceText
 
 
 @pytest.fixture
-def files() -> KnownFiles:
-    return KnownFiles()
+def files(tmp_path: Path) -> KnownFiles:
+    return KnownFiles(Territory(tmp_path))
 
 
 @pytest.fixture
@@ -171,6 +172,40 @@ def test_a_link_to_itself_is_refused(files: KnownFiles, tmp_path: Path) -> None:
     link.symlink_to("link.py")
     with pytest.raises(ToolError, match="link"):
         files.write(link, b"x")
+
+
+def test_what_is_outside_is_neither_read_nor_written(path: Path) -> None:
+    (path.parent / "inside").mkdir()
+    files = KnownFiles(Territory(path.parent / "inside"))
+    (path.parent / "inside/link.py").symlink_to(path)
+    for way in (path, path.parent / "inside/link.py"):
+        for use in (files.read, files.check_fresh, files.delete, lambda way: files.write(way, b"b")):
+            with pytest.raises(RefusedError, match="outside"):
+                use(way)
+    assert path.read_bytes() == b"a = 1\r\n"
+
+
+@pytest.mark.parametrize("use", ["write", "delete"])
+def test_a_folder_that_becomes_a_link_at_the_last_moment(
+    path: Path, use: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was followed to wherever it led, as the path was looked up once more."""
+    inside = path.parent / "inside"
+    (inside / "src").mkdir(parents=True)
+    (inside / "src/orders.py").write_bytes(b"a = 1\r\n")
+    files = KnownFiles(Territory(inside))
+    files.read(inside / "src/orders.py")
+
+    def swap(checked: Path) -> None:
+        (inside / "src").rename(inside / "old")
+        (inside / "src").symlink_to(path.parent)
+
+    monkeypatch.setattr("pace_agent.files.file_state.check_writable", swap)
+    change = {"write": lambda path: files.write(path, b"b"), "delete": files.delete}[use]
+    with pytest.raises(RefusedError, match="has become a link"):
+        change(inside / "src/orders.py")
+    assert path.read_bytes() == (inside / "old/orders.py").read_bytes() == b"a = 1\r\n"
+    assert names(path.parent) == ["inside", "orders.py"]
 
 
 def test_hard_links_stay_together(files: KnownFiles, path: Path) -> None:

@@ -202,3 +202,134 @@ def test_of_a_file_that_is_asked_for_whole_nothing_is_lost(model: Model, shop: P
     assert "return sum(prices)" in after
     assert after.endswith(before[before.index("def with_tax") :])
     assert after.startswith(before[: before.index("def total")])
+
+
+def asked(runs: Runs) -> list[str]:
+    """What the model was asked, in order."""
+    return [runs.text_of(part.name) for part in runs.agent.session.segments if part.kind == "user"]
+
+
+def python(code: str) -> str:
+    return f"```python\n{code.rstrip()}\n```"
+
+
+def test_a_file_too_long_for_an_answer_is_changed_by_the_lines_that_change(model: Model, shop: Path) -> None:
+    text = "# Guide\n\n" + "".join(f"line {at} of the guide\n" for at in range(60))
+    (shop / "README.md").write_text(text)
+    plan = '{"steps": [{"do": "change the title", "files": ["README.md"], "symbols": []}]}'
+    whole = f"```markdown\n{text.replace('Guide', 'New guide')}```"
+    change = "<<<<<<< SEARCH\n# Guide\n=======\n# New guide\n>>>>>>> REPLACE\n"
+    with guided(model, shop, plan, whole, change, check="true", max_tokens=600, budget=8192) as runs:
+        end = runs.run("Change the title in README.md to New guide")
+        assert (end.reason, end.turns) == ("done", 3), end.result
+        (warned,) = [event.message for event in runs.of(Warned) if "attempt 1" in event.message]
+        assert "ends in the middle" in warned
+        assert "<<<<<<< SEARCH" in asked(runs)[-1]
+    assert (shop / "README.md").read_text() == text.replace("# Guide", "# New guide")
+
+
+def test_a_rename_finds_lines_that_it_has_moved(model: Model, shop: Path) -> None:
+    before = (
+        "def first(prices):\n    return prices[0]\n\n\nprices = [1, 2]\nprint('all')\nprint(total(prices))\n"
+    )
+    (shop / "tests/test_cart.py").unlink()
+    (shop / "shop/cart.py").write_text(f"def total(prices):\n    return sum(prices)\n\n\n{before}")
+    new = 'def sum_of(prices):\n    """Sum of all."""\n    return sum(prices)\n'
+    answers = [python(new), python("print(sum_of(prices))")]
+    with guided(model, shop, *answers, check="true") as runs:
+        end = runs.run("Rename total to sum_of in shop/cart.py")
+        assert (end.reason, end.turns) == ("done", 2), end.result
+        assert "Lines 12 to 12 of shop/cart.py are now:\n```python\nprint(total(prices))" in asked(runs)[-1]
+        assert runs.agent._parts.planner.plan.steps[-1].planned.reads == ("shop/cart.py:12-12",)
+    assert (shop / "shop/cart.py").read_text() == f"{new}\n\n{before.replace('total', 'sum_of')}"
+
+
+def test_a_rename_ends_where_nothing_uses_the_old_name_any_more(model: Model, shop: Path) -> None:
+    (shop / "tests/test_cart.py").unlink()
+    (shop / "shop/cart.py").write_text("def total(prices):\n    return sum(prices)\n\n\nprint(total([1]))\n")
+    both = (
+        "<<<<<<< SEARCH\ndef total(prices):\n=======\ndef sum_of(prices):\n>>>>>>> REPLACE\n"
+        "<<<<<<< SEARCH\nprint(total([1]))\n=======\nprint(sum_of([1]))\n>>>>>>> REPLACE\n"
+    )
+    with guided(model, shop, both, check="true") as runs:
+        end = runs.run("Rename total to sum_of in shop/cart.py")
+        assert (end.reason, end.turns) == ("done", 1), end.result
+        assert "uses total no more" in end.result
+        assert [event.tool for event in runs.of(Called)] == ["shell"]  # it is checked all the same
+    assert (
+        shop / "shop/cart.py"
+    ).read_text() == "def sum_of(prices):\n    return sum(prices)\n\n\nprint(sum_of([1]))\n"
+
+
+def test_a_change_that_renames_nothing_is_no_renaming(model: Model, shop: Path) -> None:
+    (shop / "tests/test_cart.py").unlink()
+    (shop / "shop/cart.py").write_text(
+        "def total(prices):\n    return sum(prices)\n\n\ndef main():\n    print(total([1]))\n"
+    )
+    answers = [
+        'def total(prices):\n    """Sum of all."""\n    return sum(prices)',
+        'def sum_of(prices):\n    """Sum of all."""\n    return sum(prices)',
+        'def main():\n    """Print it."""\n    print(total([1]))',
+        "def main():\n    print(sum_of([1]))",
+    ]
+    with guided(model, shop, *map(python, answers), check="true") as runs:
+        end = runs.run("Rename total to sum_of in shop/cart.py")
+        assert (end.reason, end.turns) == ("done", 4), end.result
+        warned = [event.message for event in runs.of(Warned)]
+    assert "still calls it total; it is called sum_of now" in warned[0]
+    assert "does not use sum_of in the place of total" in warned[1]
+    assert (shop / "shop/cart.py").read_text() == f"{answers[1]}\n\n\n{answers[3]}\n"
+
+
+ITEM = """\
+class Item:
+    def __init__(self):
+        self._price = 0
+
+    @property
+    def price(self):
+        return self._price
+
+    @price.setter
+    def price(self, value):
+        self._price = value + 1
+"""
+SETTER = "@price.setter\ndef price(self, value):\n    self._price = value"
+NO_SETTER = "def price(self, value):\n    self._price = value"
+
+
+@pytest.mark.parametrize("place", ["Item.price in shop/item.py", "what is wrong at shop/item.py:11"])
+def test_of_a_name_that_a_file_defines_twice_the_one_that_is_meant_is_changed(
+    model: Model, shop: Path, place: str
+) -> None:
+    (shop / "shop/item.py").write_text(ITEM)
+    with guided(model, shop, python(NO_SETTER), python(SETTER), check="true") as runs:
+        end = runs.run(f"Fix {place}: the setter adds one")
+        assert end.reason == "done", end.result
+        first = asked(runs)[1]
+        assert "@price.setter\ndef price(self, value):\n    self._price = value + 1" in first
+        assert ("@property\ndef price" in first) is place.startswith("Item")
+    assert (shop / "shop/item.py").read_text() == ITEM.replace("value + 1", "value")
+
+
+def test_a_value_that_is_set_twice_is_shown_with_what_stands_between(model: Model, shop: Path) -> None:
+    text = "import sys\n\nif sys.argv:\n    MOST_ITEMS = 1\nelse:\n    MOST_ITEMS = 2\n"
+    (shop / "shop/limits.py").write_text(text)
+    answer = python("    MOST_ITEMS = 1\nelse:\n    MOST_ITEMS = 3")
+    with guided(model, shop, answer, check="true") as runs:
+        end = runs.run("Fix MOST_ITEMS in shop/limits.py: the second is 3")
+        assert (end.reason, end.turns) == ("done", 1), end.result
+    assert (shop / "shop/limits.py").read_text() == text.replace("2", "3")
+
+
+def test_of_several_files_in_an_answer_the_one_that_is_asked_for_is_made(model: Model, shop: Path) -> None:
+    plan = '{"steps": [{"do": "make shop/tax.py", "files": ["shop/tax.py"], "symbols": []}]}'
+    own = "# shop/tax.py\ndef tax(x):\n    return x * 19 // 100"
+    test = "# tests/test_tax.py\nfrom shop.tax import tax\n\n\ndef test_tax():\n    assert tax(100) == 19"
+    answers = [python(test), f"{python(own)}\nAnd a test:\n{python(test)}"]
+    with guided(model, shop, plan, *answers, check="true") as runs:
+        end = runs.run("Make a new file shop/tax.py with a function tax")
+        assert (end.reason, end.changed) == ("done", ("shop/tax.py",)), end.result
+        (warned,) = [event.message for event in runs.of(Warned) if "attempt 1" in event.message]
+    assert "gives tests/test_tax.py; give shop/tax.py" in warned
+    assert (shop / "shop/tax.py").read_text() == "def tax(x):\n    return x * 19 // 100\n"

@@ -34,6 +34,7 @@ from pace_agent.events import (
 )
 from pace_agent.sessions.log import SessionFolder, session_path
 from pace_local import Model
+from pace_local.sessions.folder import log_path
 from pace_local.testing import TinySpec
 
 DATE = r"\d{4}-\d\d-\d\d \d\d:\d\d"
@@ -51,6 +52,8 @@ def kept(name: str, repository: Path, *events: AgentEvent, used: float = 1_800_0
     with SessionFolder.create(name, repository) as folder:
         for event in events:
             folder.log(event)
+        folder.kv.mkdir()
+        log_path(folder.kv).touch()
     os.utime(folder.path / "events.jsonl", (used, used))
     return folder.path
 
@@ -65,6 +68,7 @@ def test_sessions_are_listed_a_line_each(tmp_path: Path, capsys: pytest.CaptureF
     kept("new", shop, Prompted("a\x1b[31m\n" + "b" * 200, "prompt:1", 1), used=1_800_000_060)
     kept("other", fleet, used=1_800_000_120)
     (kept("broken", shop) / "session.json").write_text("{")
+    log_path(kept("dead", fleet, used=1_800_000_010) / "kv").unlink()
     with SessionFolder.open("old"):
         assert history("--repo", str(shop)) == 0
         lines = capsys.readouterr().out.splitlines()
@@ -82,9 +86,10 @@ def test_sessions_are_listed_a_line_each(tmp_path: Path, capsys: pytest.CaptureF
 
     assert history("--all") == 0
     everything = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in everything] == ["ID", "other", "new", "old", "broken"]
+    assert [line.split()[0] for line in everything] == ["ID", "other", "new", "dead", "old", "broken"]
     assert re.fullmatch(rf"other +{fleet} +{DATE}  0 +–  +ready", everything[1])
-    assert "broken: " in everything[4]
+    assert "broken: session dead was ended before it began" in everything[3]
+    assert "broken: " in everything[5]
 
 
 def test_where_there_is_none(

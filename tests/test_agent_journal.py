@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from pace_agent.errors import StaleError, ToolError
 from pace_agent.files.file_state import KnownFiles, content_hash
+from pace_agent.safety.paths import Territory
 from pace_agent.sessions.journal import Journal
 from pace_local.errors import FileError, StorageError
 
@@ -31,7 +32,7 @@ def repository(tmp_path: Path) -> Path:
 @contextlib.contextmanager
 def opened(repository: Path) -> Iterator[Journal]:
     """The journal beside the repository, as a new process opens it."""
-    with Journal(repository.parent / "session" / "journal", KnownFiles()) as journal:
+    with Journal(repository.parent / "session" / "journal", KnownFiles(Territory(repository))) as journal:
         yield journal
 
 

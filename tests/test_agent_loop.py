@@ -30,6 +30,7 @@ from pace_agent.events import (
     Warned,
     Wrote,
 )
+from pace_agent.tool_type import tool
 from pace_local import Model
 from pace_local.errors import ConfigError
 from pace_local.testing import TinySpec
@@ -265,6 +266,74 @@ def test_a_no_is_told_with_what_the_user_wants_instead(model: Model, shop: Path)
     assert "prices[1:]" in (shop / "shop/cart.py").read_text()
 
 
+def test_after_a_no_the_change_that_the_user_wants_is_asked_about(model: Model, shop: Path) -> None:
+    """The first no barred the file: the corrected edit was refused and nobody was asked.
+
+    The very change that was refused is not asked about again, until the next prompt.
+    """
+    better = call("edit", path="shop/cart.py", search="prices[1:]", replacement="list(prices)")
+    answers = iter([Answer("no", "copy the list"), Answer("once"), Answer("no"), Answer("once")])
+    asked: list[str] = []
+
+    def approve(question: Asked) -> Answer:
+        asked.append(question.diff)
+        return next(answers)
+
+    rate = call("edit", path="shop/cart.py", search="RATE = 19", replacement="RATE = 20")
+    lines = [PLAN, EDIT, EDIT, better, DONE, PLAN, rate, DONE, PLAN, rate, DONE]
+    with Runs(model, shop, lines, mode="ask", approve=approve) as runs:
+        assert runs.run(FIX).reason == "done"
+        assert [event.ok for event in runs.of(Returned)] == [False, False, True, True]
+        assert "the user refused this before" in runs.of(Returned)[1].result
+        assert runs.run("Set RATE in shop/cart.py to 20").reason == "refused"
+        assert runs.run("Set RATE in shop/cart.py to 20 now").reason == "done"
+    assert len(asked) == 4
+    assert "list(prices)" in asked[1]
+    assert "RATE = 20" in (shop / "shop/cart.py").read_text()
+
+
+def test_a_no_to_a_tool_of_a_plug_in_holds_for_what_it_was_to_do(model: Model, shop: Path) -> None:
+    done: list[str] = []
+
+    @tool("write")
+    def tidy(path: str, how: str) -> str:
+        """Tidy a file.
+
+        Args:
+            path: of the file
+            how: the way
+        """
+        done.append(how)
+        return "tidied"
+
+    @tool("run")
+    def deploy(stage: str) -> str:
+        """Deploy the shop.
+
+        Args:
+            stage: where to
+        """
+        done.append(stage)
+        return "deployed"
+
+    lines = [
+        plan("tidy and deploy"),
+        call("tidy", path="README.md", how="hard"),
+        call("tidy", path="README.md", how="hard"),
+        call("tidy", path="README.md", how="softly"),
+        call("deploy", stage="live"),
+        call("deploy", stage="test"),
+        DONE,
+    ]
+    answers = iter([Answer("no"), Answer("once"), Answer("no"), Answer("once")])
+    with Runs(
+        model, shop, lines, mode="ask", approve=lambda asked: next(answers), tools=[tidy, deploy]
+    ) as runs:
+        assert runs.run("Tidy README.md and deploy").reason == "done"
+        assert len(runs.of(Asked)) == 4
+    assert done == ["softly", "test"]
+
+
 def test_what_a_rule_refuses_is_told_and_the_task_can_still_be_done(model: Model, shop: Path) -> None:
     outside = call("read", path="/etc/hostname")
     with Runs(model, shop, [PLAN, outside, EDIT, DONE]) as runs:
@@ -286,6 +355,53 @@ def test_a_refusal_is_over_with_its_run(model: Model, shop: Path) -> None:
     with Runs(model, shop, lines, mode="ask", approve=lambda asked: Answer("no")) as runs:
         assert runs.run(FIX).reason == "refused"
         assert runs.run("What is RATE in shop/cart.py?").reason == "done"
+
+
+@pytest.mark.parametrize(
+    ("called", "mode"),
+    [
+        (call("read", path="server.pem"), "plan"),
+        (call("edit", path="server.pem", search="MIIE", replacement="MIIF"), "accept-edits"),
+        (call("write", path="server.pem", content="MIIF\n"), "accept-edits"),
+    ],
+)
+def test_a_private_key_is_known_by_its_beginning_by_all_tools(
+    model: Model, shop: Path, called: str, mode: str
+) -> None:
+    """``read`` gave the model what ``cat`` and ``search`` refuse."""
+    key = "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----\n"
+    (shop / "server.pem").write_text(key)
+    with Runs(model, shop, [plan("look at the shop"), called, DONE], mode=mode) as runs:
+        runs.run("Look after this shop")
+        (returned, _) = runs.of(Returned)
+        assert not returned.ok
+        read = [one.name for one in runs.agent.session.segments if one.kind in ("file", "tool")]
+        assert read
+        assert not any("MIIE" in runs.text_of(name) for name in read)
+    assert (shop / "server.pem").read_text() == key
+    with Runs(model, shop, [plan("look at the key"), called, DONE], mode=mode) as runs:
+        runs.run("Look after server.pem")
+        assert "private key" not in runs.of(Returned)[0].result  # the user has named it
+
+
+def test_a_folder_that_becomes_a_link_while_the_user_is_asked_is_not_written_through(
+    model: Model, shop: Path, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "cart.py").write_text(SHOP["shop/cart.py"])
+
+    def approve(question: Asked) -> Answer:
+        (shop / "shop").rename(shop / "old")
+        (shop / "shop").symlink_to(elsewhere)
+        return Answer("once")
+
+    with Runs(model, shop, [PLAN, EDIT, DONE], mode="ask", approve=approve) as runs:
+        assert runs.run(FIX).reason == "refused"
+        assert "outside" in runs.of(Returned)[0].result
+    for folder in (elsewhere, shop / "old"):
+        assert (folder / "cart.py").read_text() == SHOP["shop/cart.py"]
+    assert list(elsewhere.iterdir()) == [elsewhere / "cart.py"]
 
 
 def test_in_mode_plan_nothing_is_changed(model: Model, shop: Path) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -178,6 +180,33 @@ def test_an_approval_for_the_project_lasts(permissions: Permissions, root: Path)
     assert again.warnings == []
 
 
+def test_approvals_are_not_for_another_folder_of_the_same_path(permissions: Permissions, root: Path) -> None:
+    permissions.approve(run("make test"), Scope.PROJECT)
+    shutil.rmtree(root)
+    root.mkdir()  # which may get the inode of the other
+    file = root.parent / "config/approvals.json"
+    other = Permissions(Territory(root), project_file=file)
+    assert other.decide(run("make test")).verdict is Verdict.ASK
+    assert "another folder" in other.warnings[0]
+    other.approve(run("make lint"), Scope.PROJECT)
+    again = Permissions(Territory(root), project_file=file)
+    assert again.approvals == {Approval("shell", ("make", "lint"))}
+    assert again.warnings == []
+
+
+def test_a_refused_change_is_that_change_until_the_next_prompt(permissions: Permissions) -> None:
+    one, two = replace(EDIT, about="1"), replace(EDIT, about="2")
+    permissions.refuse(one)
+    permissions.refuse(run("npm test"))
+    assert permissions.decide(two).verdict is Verdict.ASK
+    permissions.mode = Mode.ACCEPT_EDITS
+    assert permissions.decide(two).verdict is Verdict.ALLOW
+    assert permissions.decide(one).verdict is Verdict.REFUSE
+    permissions.forget_refused_changes()
+    assert permissions.decide(one).verdict is Verdict.ALLOW
+    assert permissions.decide(run("npm test")).verdict is Verdict.REFUSE
+
+
 def test_without_a_file_there_is_no_approval_for_the_project(root: Path) -> None:
     with pytest.raises(ConfigError, match="approve for the session"):
         Permissions(Territory(root)).approve(EDIT, Scope.PROJECT)
@@ -189,11 +218,11 @@ def test_without_a_file_there_is_no_approval_for_the_project(root: Path) -> None
         "",
         "{",
         "[]",
-        '{"format": 1}',
-        '{"format": 9, "approvals": []}',
+        '{"format": 2}',
+        '{"format": 1, "approvals": []}',
         "\x00",
         "[" * 100_000,
-        '{"format": 1, "folder": "/elsewhere", "approvals": [{"tool": "edit", "prefix": []}]}',
+        '{"format": 2, "folder": "/elsewhere", "approvals": [{"tool": "edit", "prefix": []}]}',
     ],
 )
 def test_a_broken_file_is_ignored_with_a_warning(root: Path, content: str) -> None:
@@ -214,7 +243,8 @@ def test_entries_that_are_none_or_too_broad_are_ignored(root: Path) -> None:
     entries = [3, {"tool": "shell"}, {"tool": "", "prefix": []}, {"tool": "shell", "prefix": [1]},
                {"tool": "shell", "prefix": []}, {"tool": "shell", "prefix": ["bash"]},
                {"tool": "shell", "prefix": ["sudo"]}, {"tool": "edit", "prefix": []}]  # fmt: skip
-    file.write_text(json.dumps({"format": 1, "folder": str(root), "approvals": entries}))
+    ProjectApprovals(file, root).add([])
+    file.write_text(json.dumps({**json.loads(file.read_text()), "approvals": entries}))
     file.chmod(0o600)
     project = ProjectApprovals(file, root)
     assert project.read() == {Approval("edit")}

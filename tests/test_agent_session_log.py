@@ -23,6 +23,7 @@ from pace_agent.sessions.events import EventFile, read_events, whole_lines
 from pace_agent.sessions.log import SessionFolder, delete, follow, list_sessions, session_path
 from pace_agent.sessions.places import agents_root
 from pace_local.errors import ConfigError, FileError, StorageError
+from pace_local.sessions.folder import log_path
 from pace_local.sessions.lock import SessionInUseError
 from pace_local.sessions.testing import Disk
 
@@ -479,6 +480,17 @@ def test_sessions_are_listed_by_last_use_with_their_prompts(tmp_path: Path, root
         with SessionFolder.create(name, folder, root=root, clock=clock) as session:
             for event in events:
                 session.log(event)
+            session.kv.mkdir()
+            log_path(session.kv).touch()
+    with SessionFolder.create("e", shop, root=root, clock=clock) as session:
+        assert {each.problem for each in list_sessions(root=root)} == {""}  # it may yet begin
+        with pytest.raises(FileError, match="session e was ended before it began; `pace history delete e`"):
+            session.check_begun()
+    assert list_sessions(root=root)[0].problem.startswith("session e was ended before it began")
+    with SessionFolder.latest(shop, root=root) as session:
+        session.check_begun()
+        assert session.name != "e"
+    delete("e", root=root)
     for used, name in enumerate(("b", "d", "c", "a")):
         os.utime(root / name / "events.jsonl", (used, used))
     (root / "stray").mkdir()

@@ -18,6 +18,7 @@ from agent_runs import DONE, EDIT, FIX, PLAN, QUESTION, SHOP, Runs, call, make_r
 from session_pair import TALKER
 
 import pace_agent.assembly
+import pace_agent.briefing
 from pace_agent import Agent, AgentConfig
 from pace_agent.errors import StaleError
 from pace_agent.events import (
@@ -38,10 +39,11 @@ from pace_agent.events import (
 )
 from pace_agent.plugins import plugin_tools
 from pace_agent.safety.permissions import Mode
-from pace_agent.sessions.places import AGENTS_DIR_VARIABLE
+from pace_agent.sessions.log import SessionFolder, list_sessions
+from pace_agent.sessions.places import AGENTS_DIR_VARIABLE, SESSION
 from pace_agent.tool_type import Tool, tool
 from pace_local import Model, Session
-from pace_local.errors import ConfigError
+from pace_local.errors import ConfigError, FileError
 from pace_local.sessions.lock import SessionInUseError
 from pace_local.testing import Script, TinySpec
 
@@ -215,6 +217,45 @@ def test_a_session_is_kept_closed_and_gone_on_with(model: Model, shop: Path, age
             runs.agent.undo()
 
 
+def test_what_changed_while_a_session_was_closed_is_told(
+    model: Model, shop: Path, agents: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pinned instructions still said what AGENTS.md no longer says; mode and date were not told."""
+    (shop / "AGENTS.md").write_text("Use tabs.\n")
+    with Runs(model, shop, ["It is 19."], session="one") as runs:
+        runs.run(QUESTION)
+        assert notes(runs) == []
+        runs.agent.note("Never told, for want of a prompt.")
+        runs.agent.run_command("echo kept")
+    (shop / "AGENTS.md").write_text("Use spaces, never tabs.\n")
+    monkeypatch.setattr(pace_agent.briefing, "today", lambda: "Today is another day.")
+    with Runs(model, shop, ["It is 19."] * 2, session="one", resume=True, mode="plan") as runs:
+        runs.run(QUESTION)
+        told = notes(runs)
+        for text in ("Use spaces, never tabs.", "The mode is plan now.", "Today is another day."):
+            assert sum(text in note for note in told) == 1, text
+        assert sum("Never told" in note or "echo kept" in note for note in told) == 2
+        runs.run(QUESTION)
+        assert len(notes(runs)) == len(told)
+    with Runs(model, shop, ["It is 19."], session="one", resume=True, mode="plan", budget=2048) as runs:
+        runs.run(QUESTION)
+        assert notes(runs) == []  # all is known by now
+
+
+def test_what_commands_changed_is_said_also_in_a_session_that_was_opened_again(
+    model: Model, shop: Path, agents: Path
+) -> None:
+    command = "sed -i s/19/20/ README.md; touch made"
+    with Runs(
+        model, shop, [PLAN, EDIT, call("shell", command=command), DONE], session="one", mode="auto"
+    ) as runs:
+        runs.run(FIX)
+    with Runs(model, shop, [], session="one", resume=True) as runs:
+        assert runs.agent.undo().restored == ("shop/cart.py",)
+        (warned,) = runs.of(Warned)
+        assert warned.message == f"what these commands changed is not taken back: {command}"
+
+
 def test_one_session_has_one_process_and_one_repository_may_have_two(
     model: Model, shop: Path, agents: Path, tmp_path: Path
 ) -> None:
@@ -256,6 +297,25 @@ def test_what_cannot_begin_leaves_nothing(model: Model, shop: Path, agents: Path
     with pytest.raises(ConfigError, match="budget"):
         Agent(model, shop, config=AgentConfig(budget=256, style="tools"), writer=Script([]))
     assert list(agents.iterdir()) == []
+
+
+def test_a_session_that_was_killed_before_it_began_does_not_hide_the_one_before(
+    model: Model, shop: Path, agents: Path
+) -> None:
+    """A kill while the style is tried out left what ``--continue`` took each time, and failed at."""
+    with Runs(model, shop, ["It is 19."], session="good") as runs:
+        runs.run(QUESTION)
+    with SessionFolder.create("dead", shop):
+        assert SESSION in os.listdir(agents / "dead")
+        os.utime(agents / "dead/events.jsonl", (2**33, 2**33))
+        assert [each.problem for each in list_sessions(shop)] == ["", ""]  # it may yet begin
+    dead, good = list_sessions(shop)
+    assert (dead.name, "was ended before it began" in dead.problem, good.problem) == ("dead", True, "")
+    with Runs(model, shop, ["It is 19."], session=None, resume=True) as runs:
+        assert runs.agent.session_name == "good"
+        assert runs.run(QUESTION).result == "It is 19."
+    with pytest.raises(FileError, match="dead was ended before it began; `pace history delete dead`"):
+        Agent(model, shop, session="dead", resume=True)
 
 
 _VICTIM = """

@@ -26,6 +26,13 @@ def excerpts_of(text: str, *spans: tuple[int, int], path: str = "f.py") -> Excer
     return excerpts
 
 
+def outline_of(text: str) -> Excerpts:
+    """The outline of a text, and nothing else."""
+    excerpts = Excerpts()
+    excerpts.add(Excerpt.of("outline", "f.py", 0, 0, text))
+    return excerpts
+
+
 def places(excerpts: Excerpts) -> dict[str, tuple[int, int]]:
     return {one.segment: (one.first, one.last) for one in excerpts}
 
@@ -99,6 +106,15 @@ class TestChanged:
         assert excerpts.changed("f.py", None) == ()
         assert excerpts.changed("g.py", "x\n") == ("3-4",)
 
+    def test_an_outline_is_stale_as_soon_as_its_file_is_another(self) -> None:
+        excerpts = outline_of(TEXT)
+        assert excerpts.changed("f.py", TEXT.replace("\n", "\r\n")) == ()
+        assert places(excerpts) == {"outline": (0, 0)}
+        assert excerpts.changed("f.py", f"# new\n{TEXT}") == ("outline",)
+        assert excerpts.changed("f.py", TEXT) == ()
+        assert not excerpts.is_stale("outline")
+        assert excerpts.changed("f.py", None) == ("outline",)
+
     def test_two_files_that_change_names(self) -> None:
         excerpts = excerpts_of(TEXT, (3, 4))
         excerpts.add(Excerpt.of("other", "g.py", 1, 1, "x\n"))
@@ -152,6 +168,12 @@ class TestLookedUp:
         assert excerpts.holding("g.py", "def a():\n    return 1\n") is None
         excerpts.changed("f.py", "x\n")
         assert excerpts.holding("f.py", "def a():\n    return 1\n") is None
+
+    def test_an_outline_holds_no_lines(self) -> None:
+        """Whoever had read an outline was told that he had the whole file already."""
+        excerpts = outline_of(TEXT)
+        assert excerpts.holding("f.py", TEXT) is None
+        assert excerpts.overlapping("f.py", 1, 7) == ()
 
     def test_the_newest_of_several(self) -> None:
         excerpts = excerpts_of(TEXT, (3, 4))

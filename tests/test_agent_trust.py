@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pace_agent.files.folder_identity import identity_of
 from pace_agent.settings.trust import Standing, TrustStore, trust_path
 from pace_local.errors import FileError, StorageError
 
@@ -58,6 +59,21 @@ def test_a_folder_that_was_replaced_is_asked_about_again(store: TrustStore, fold
     store.trust(folder)
     assert store.standing(folder) is Standing.TRUSTED
     assert store.standing(folder.parent / "old") is Standing.UNKNOWN
+    (folder / "file").write_text("x")
+    assert store.standing(folder) is Standing.TRUSTED
+
+
+def test_a_folder_that_gets_the_inode_of_the_one_that_was_deleted_is_another(
+    store: TrustStore, folder: Path
+) -> None:
+    """Some file systems give it to the next folder at once."""
+    if identity_of(folder).born is None:
+        pytest.skip("this system does not say when a folder was made")
+    for _ in range(3):
+        store.trust(folder)
+        folder.rmdir()
+        folder.mkdir()
+        assert store.standing(folder) is Standing.REPLACED
 
 
 def test_list_and_forget(store: TrustStore, folder: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from git_repositories import commit_all, git, repository, write
 import pace_agent
 from pace_agent.errors import ToolError
 from pace_agent.events import AgentEvent, Author, Changed, Ended, Wrote
+from pace_agent.planning.intent import is_question
 from pace_agent.safety.permissions import Mode
 from pace_agent.testing import FakeAgent
 from pace_agent.watching.changes import diff_of
@@ -151,6 +152,22 @@ def test_two_that_are_alike_are_two(root: Path, desk: Callable[..., Desk]) -> No
     write(root / "a.py", "# tidy AI!\na = 1\n\n# tidy AI!\nb = 2\n")
     one.until("tidy", "tidy")
     assert (root / "a.py").read_text() == "a = 1\n\nb = 2\n"
+
+
+def test_of_two_that_are_alike_only_the_one_that_is_done_goes(root: Path, desk: Callable[..., Desk]) -> None:
+    """The run removed its own comment, and the other was taken for it: its request was forgotten."""
+
+    def first() -> Iterator[AgentEvent]:
+        yield from written(root / "a.py", "a = 2\n\n# tidy AI!\nb = 2\n", "agent")
+        yield from DONE
+
+    one = desk(first(), DONE)
+    write(root / "a.py", "# tidy AI!\na = 1\n\n# tidy AI!\nb = 2\n")
+    one.until("tidy", "tidy")
+    assert "A comment in a.py, line 3," in one.agent.taken[1].prompt
+    assert (root / "a.py").read_text() == "a = 2\n\nb = 2\n"
+    one.settle()
+    assert len(one.agent.taken) == 2
 
 
 @pytest.mark.parametrize("name", ["a.py", "new.py", "folder/deep/new.py"])
@@ -324,6 +341,27 @@ def test_a_comment_of_the_user_s_that_the_agent_indents_is_still_the_user_s(
     one.until("two", "mine")
 
 
+@pytest.mark.parametrize(
+    ("comment", "asked"),
+    [("# catch errors\n{}# and give None AI!", "catch errors"), ("/* catch\n{} * all AI! */", "catch")],
+)
+def test_a_request_that_its_run_indents_is_removed_and_not_done_again(
+    root: Path, desk: Callable[..., Desk], comment: str, asked: str
+) -> None:
+    file = root / ("a.py" if comment[0] == "#" else "a.js")
+
+    def first() -> Iterator[AgentEvent]:
+        yield from written(file, f"x\n        {comment.format(' ' * 8)}\ny\n", "agent")
+        yield from DONE
+
+    one = desk(first(), DONE)
+    write(file, f"x\n    {comment.format(' ' * 4)}\ny\n")
+    one.until(asked)
+    one.settle()
+    assert one.asked == [asked]
+    assert file.read_text() == "x\ny\n"
+
+
 def test_what_comes_with_a_checkout_is_not_started(root: Path, desk: Callable[..., Desk]) -> None:
     """Others wrote it: whoever looks at their branch has not asked for it."""
     git(root, "checkout", "-q", "-b", "theirs")
@@ -412,6 +450,18 @@ def test_the_lines_around_are_shown() -> None:
     assert shown[0] == "85: line_85 = 85"
     assert shown[-1] == "126: line_125 = 125"
     assert len(shown) == 126 - 85 + 1
+
+
+@pytest.mark.parametrize(
+    ("words", "is_answered"),
+    [
+        ("return None from total() if there is nothing, or raise? AI?", True),
+        ("fix this, or leave it? ``` AI?", True),
+        ("why does this return 1? AI!", False),
+    ],
+)
+def test_the_mark_says_whether_files_change_and_not_the_words(words: str, is_answered: bool) -> None:
+    assert is_question(prompt_of(only("a.py", f"# {words}\n"))) is is_answered
 
 
 def test_the_ends_of_a_file_and_very_long_lines() -> None:

@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,36 @@ def root(tmp_path: Path) -> Path:
     write(made / "a.py", "a = 1\n")
     write(made / "src/b.py", "b = 1\n")
     return made
+
+
+class TestBusy:
+    """Scanning while git may be at work on the checkout."""
+
+    POLLING = WatchOptions(quiet=0.2, poll=True, poll_seconds=0.1)
+
+    def test_it_waits_for_git_and_takes_no_time_for_that(self, root: Path) -> None:
+        with watching(root, self.POLLING) as seen:
+            lock = write(root / ".git" / "index.lock")
+            write(root / "a.py", "a = 2\n")
+            began = time.process_time()
+            assert seen.watcher.next_batch(1.5) is None
+            assert time.process_time() - began < 0.5
+            lock.unlink()
+            batch = seen.watcher.next_batch(10)
+            assert batch is not None
+            assert [change.path for change in batch.changes] == ["a.py"]
+
+    def test_a_lock_that_was_left_behind_is_not_waited_for(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("pace_agent.watching.watcher.LONGEST_BUSY", 1.0)
+        write(root / ".git" / "index.lock")
+        with watching(root, self.POLLING) as seen:
+            for number in (2, 3):
+                write(root / "a.py", f"a = {number}\n")
+                batch = seen.watcher.next_batch(10)
+                assert batch is not None
+                assert [change.path for change in batch.changes] == ["a.py"]
 
 
 class TestLimit:

@@ -22,7 +22,7 @@ class Agent:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.files = KnownFiles()
+        self.files = KnownFiles(Territory(root, [root.parent]))
         self.excerpts = Excerpts()
         self.said: list[str] = []
 

@@ -23,6 +23,8 @@ import pace_local
 from pace_agent.events import (
     AgentEvent,
     Asked,
+    Called,
+    Changed,
     Decided,
     Ended,
     Noted,
@@ -344,6 +346,47 @@ def test_a_crash_loses_no_completed_turn(start: Start, act: str) -> None:
     assert notes[-1] == "The mode is plan now."  # what the user had chosen is not forgotten
     kinds = [event.type for _at, event in read_events(session_path(ready.session) / EVENTS)]
     assert kinds.count("ended") == 2
+
+
+def test_a_disk_that_is_full_ends_the_run_and_no_more(start: Start) -> None:
+    """Regression: a run that could not be logged had no end, and a screen waited for it for ever."""
+    driven = start(["There is nothing to plan.", ANSWER, ANSWER, ANSWER, ANSWER])
+    driven.ready()
+    process = psutil.Process(driven.worker.pid)
+    limits = process.rlimit(psutil.RLIMIT_FSIZE)
+    process.rlimit(psutil.RLIMIT_FSIZE, (0, limits[1]))  # nothing can be written, as on a full disk
+    driven.send(Prompt(QUESTION))
+    ended = driven.until(Ended)
+    assert (ended.reason, "cannot" in ended.result) == ("failed", True)
+    driven.send(RunCommand("echo one"))
+    assert "cannot" in driven.until(Problem).message
+    assert len(driven.of(Returned)) == len(driven.of(Called))
+    process.rlimit(psutil.RLIMIT_FSIZE, limits)
+    driven.send(Prompt(QUESTION))
+    assert driven.until(Ended).reason == "done"
+
+
+def test_a_prompt_that_is_refused_has_an_end(start: Start) -> None:
+    driven = start([ANSWER])
+    driven.ready()
+    driven.send(Prompt(" \n"))
+    ended = driven.until(Ended)
+    assert (ended.reason, "empty" in ended.result) == ("failed", True)
+
+
+def test_a_change_is_asked_about_whole_however_long_it_is(start: Start, tmp_path: Path) -> None:
+    """Regression: a long one was asked about with a notice in its place."""
+    lines = [f"echo step {number} of the deployment" for number in range(800)]
+    make_repository(tmp_path / "shop", {**SHOP, "deploy.sh": "".join(f"{line}\n" for line in lines)})
+    write = call("write", path="deploy.sh", content="echo done\n")
+    driven = start(["There is nothing to plan.", call("read", path="deploy.sh"), write, DONE])
+    driven.ready()
+    driven.send(Prompt("Shorten deploy.sh"))
+    asked = driven.until(Asked)
+    assert asked.diff.splitlines()[3:] == [*(f"-{line}" for line in lines), "+echo done"]
+    driven.send(GiveAnswer(asked.id, "once"))
+    driven.until(Ended)
+    assert "800 lines" in driven.of(Changed)[-1].diff
 
 
 def test_a_fault_in_python_is_told_and_ends_it(start: Start) -> None:

@@ -151,6 +151,10 @@ class Agent:
         )
         for path, known in state.get("files", {}).items():
             self._parts.bench.files.remember(self._parts.root / path, known)
+        self._parts.toolbox.commands = {
+            int(number): list(commands) for number, commands in state.get("commands", {}).items()
+        }
+        self._briefing.take_document(state.get("told", {}))
         self._parts.watch.compare()
 
     # What it is
@@ -171,9 +175,7 @@ class Agent:
 
     @mode.setter
     def mode(self, mode: Mode) -> None:
-        if mode is not self.permissions.mode:
-            self.permissions.mode = mode
-            self._briefing.note_mode(mode)
+        self.permissions.mode = mode
 
     @property
     def plan(self) -> tuple[StepView, ...]:
@@ -269,6 +271,7 @@ class Agent:
         finally:
             with self._changing:
                 self._limits = None
+                self._parts.cancelled.clear()  # else it would stop what the user asks for between two runs
                 self._is_running = False
                 if self._is_closing:
                     self._closing.close()
@@ -338,6 +341,7 @@ class Agent:
     def _tell_prompt(self, prompt: str) -> None:
         self._number += 1
         self._parts.toolbox.prompt = self._number
+        self.permissions.forget_refused_changes()
         for path in _named_paths(prompt):
             self._allow(path)
         name = self.conversation.tell(prompt, kind="user", name=f"prompt:{self._number}", isolated=False)
@@ -350,7 +354,8 @@ class Agent:
         territory = self._parts.bench.territory
         try:
             place = territory.find(path)
-            if place.protection is not None and os.path.lexists(place.path):
+            # A file may be protected by what it holds; a folder that its name does not protect is a word.
+            if place.path.is_file() or (place.protection is not None and os.path.lexists(place.path)):
                 territory.allow(path)
         except (RefusedError, ToolError):
             return
@@ -404,6 +409,8 @@ class Agent:
                 "said": list(self._parts.planner.prompts),
                 "excerpts": self._excerpts.as_document(),
                 "files": self._known_files(),
+                "commands": self._parts.toolbox.commands,
+                "told": self._briefing.as_document(),
             }
         )
 
@@ -446,7 +453,7 @@ class Agent:
 
 def _named_paths(prompt: str) -> Iterator[str]:
     """Words of a prompt that may be paths, without what stands around them in a sentence."""
-    for word in prompt.split():
+    for word in dict.fromkeys(prompt.split()):  # each is looked up: a long text says many of them often
         bare = word.strip("`'\"()[]{}<>,;:!?")
         for path in {bare, bare.rstrip(".")}:
             if path and len(path) < 500:

@@ -107,7 +107,8 @@ class Assembly:
         self._writer = writer
         self._resume = resume
         self.root = Territory(repository).repository
-        self.is_trusted = TrustStore().is_trusted(self.root) if is_trusted is None else is_trusted
+        self._trusted = TrustStore()
+        self.is_trusted = self._trusted.is_trusted(self.root) if is_trusted is None else is_trusted
         self._is_ready = False
         self.folder = self._session_folder(session)
         self.outbox = Outbox(
@@ -128,13 +129,15 @@ class Assembly:
         closing.callback(self.watch.stop)
         self.watch.start()
         self.index = RepositoryIndex(self.root)
-        self.instructions = self.read_instructions()
         self.state: dict[str, Any] = {} if self.folder is None or not resume else self.folder.state()
         self.form = call_format(model)
         self.style, self.style_reason = self._style()
         self.tools = [*make_tools(self.bench), *plugin_tools(self.bench, self.warn), *tools]
         _check_names(self.tools)
         self.session = self._session()
+        self.instructions = self.read_instructions()
+        """As they are when it begins."""
+        self.date = today()
         shown = None if self.folder is None else ViewFile(self.folder.path, self.session)
         if shown is not None:
             self.outbox.listen(shown.hear)
@@ -158,9 +161,11 @@ class Assembly:
 
     def read_instructions(self) -> Instructions:
         """AGENTS.md as it is now, from the git repository's root down, as far as there is room for it."""
-        most = min(MOST_BYTES, _BYTES_PER_TOKEN * self._config.budget // _RULES_SHARE)
+        most = min(MOST_BYTES, _BYTES_PER_TOKEN * self.session.config.budget // _RULES_SHARE)
         top = top_of(self.root) or self.root
-        return read_instructions(top, self.root, is_trusted=self.is_trusted, most_bytes=most)
+        return read_instructions(
+            top, self.root, is_trusted=self.is_trusted, also=self._trusted.is_trusted, most_bytes=most
+        )
 
     # Parts
 
@@ -178,6 +183,8 @@ class Assembly:
                 f"session {folder.name!r} is about {folder.repository}, not {self.root}; run it there, or "
                 "begin a new one"
             )
+        if self._resume:
+            folder.check_begun()
         return folder
 
     def _abandon(self, name: str) -> None:
@@ -197,7 +204,7 @@ class Assembly:
             journal_folder, output = self.folder.journal, self.folder.output
         output.mkdir(mode=0o700, parents=True, exist_ok=True)
         territory = Territory(self.root, (*extra_folders, *config.extra_folders, output))
-        files = KnownFiles()
+        files = KnownFiles(territory)
         bench = Workbench(
             territory,
             files,
@@ -276,7 +283,7 @@ class Assembly:
     def _begin(self) -> None:
         """Read what never changes, and then what may: the date, the branch, what files there are."""
         rules = self.instructions.text
-        room = self._config.budget // _RULES_SHARE
+        room = self.session.config.budget // _RULES_SHARE
         if rules and self.bench.count(rules) > room:
             rules = fit(rules, room, self.bench.count)
             self.warn(
@@ -284,7 +291,7 @@ class Assembly:
             )
         prompt = system_prompt(self.style, self.tools, self.form, rules)
         self.conversation.tell(prompt, kind="system", name="system", pinned=True)
-        said = [time.strftime("Today is %Y-%m-%d (%A).")]
+        said = [self.date]
         git = git_folder(self.root)
         head = None if git is None else git.head()
         if head is not None:
@@ -325,6 +332,11 @@ class Assembly:
             self.form,
             self.outbox,
         )
+
+
+def today() -> str:
+    """The date, as the model is told it."""
+    return time.strftime("Today is %Y-%m-%d (%A).")
 
 
 def _check_names(tools: Sequence[Tool]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pace_agent.calls.answer_stream import AnswerStream
 from pace_agent.calls.formats import REASONING, CallFormat
-from pace_agent.calls.grammar import calling
+from pace_agent.calls.grammar import begins_with_reasoning, calling
 from pace_agent.calls.parsing import Parsed, parse_answer
 from pace_agent.events import AgentEvent, Missed, Noted, Thought, Turned, Wrote, memory
 from pace_agent.limits import Limits
@@ -241,14 +241,17 @@ class Conversation:
         chosen = sampling or self._sampling
         if tools and form is not None:
             chosen = calling(tools, form, chosen)
-        opened = self.session.answer_prefix.rstrip().endswith(REASONING[0][0])
-        stream = AnswerStream(form if tools else None, is_reasoning=opened)
+        stream: AnswerStream | None = None
+        is_reasoning = False
         whole, reason = "", "cancelled"
         generation = self.session.generate(
             prompt, max_tokens=self._max_tokens, sampling=chosen, reasoning=REASONING
         )
         try:
             for event in generation:
+                if stream is None:  # the prompt has been read by now: what opens the answer hangs on it
+                    is_reasoning = begins_with_reasoning(self.session.answer_prefix, chosen)
+                    stream = AnswerStream(form if tools else None, is_reasoning=is_reasoning)
                 if isinstance(event, Finished):
                     whole, reason = event.answer, event.reason
                 elif event.text:
@@ -256,11 +259,12 @@ class Conversation:
                 yield from self._outbox.drain()
         finally:
             generation.close()  # type: ignore[attr-defined]
-        self._tell_parts(stream.finish(), is_shown)
+        if stream is not None:
+            self._tell_parts(stream.finish(), is_shown)
         self.was_cut = reason == "length"
         self.was_cancelled = reason == "cancelled"
         self.last_text = whole
-        self.last = parse_answer(whole, form, tools) if form is not None else Parsed(whole, "", ())
+        self.last = parse_answer(whole, form, tools, is_reasoning=is_reasoning)
         self._turns += 1
         after = self.session.counters
         self._outbox.say(

@@ -321,8 +321,6 @@ class Undone(AgentEvent):
 
     restored: tuple[str, ...]
     removed: tuple[str, ...]
-    kept: tuple[str, ...] = ()
-    """Files that were left as they are, because somebody else changed them meanwhile."""
 
 
 @dataclass(frozen=True)

@@ -9,47 +9,37 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 
 from pace_agent import guided_prompts
 from pace_agent.checking.check_run import Checking
 from pace_agent.checking.checks import syntax_problem
 from pace_agent.conversation import Conversation
 from pace_agent.editing.apply_answer import apply_answer
-from pace_agent.editing.code_blocks import code_blocks, is_elided
-from pace_agent.editing.symbols import find_definition
+from pace_agent.editing.code_blocks import block_of_file, code_blocks, is_elided
+from pace_agent.editing.cut_answers import check_closed
+from pace_agent.editing.line_moves import LineMove, line_move
+from pace_agent.editing.same_named import definitions_named, has_grammar
 from pace_agent.editing.undefined_names import new_undefined_names
 from pace_agent.errors import EditError, RefusedError, ToolError
-from pace_agent.events import Warned, Working
+from pace_agent.events import AgentEvent, Warned, Working
 from pace_agent.limits import Limits
 from pace_agent.outbox import Outbox
 from pace_agent.outcomes import Proposal
 from pace_agent.planning.intent import Rename, rename_in
+from pace_agent.planning.targets import Target, targets
 from pace_agent.planning.task_plan import TaskPlan, TaskStep
 from pace_agent.prompts import answer_prompt
 from pace_agent.repository.index import RepositoryIndex
+from pace_agent.repository.outline import Definition, Outline
 from pace_agent.toolbox import Toolbox
 from pace_agent.ways_out import NotAllowed
 from pace_agent.workbench import Workbench
 from pace_local.excerpts.layout import split_lines
 from pace_local.files import SourceText
 
-
-@dataclass(frozen=True)
-class Target:
-    """A place to change: a definition, lines outside of definitions, or a whole file."""
-
-    path: str
-    symbol: str = ""
-    lines: tuple[int, int] | None = None
-
-    @property
-    def name(self) -> str:
-        """For people and the model."""
-        if self.symbol:
-            return self.symbol
-        return f"{self.path}:{self.lines[0]}-{self.lines[1]}" if self.lines else self.path
+_FILLS = 0.8
+"""Share of an answer that was cut off that a file takes at least to be too long for one."""
 
 
 class Guided:
@@ -87,6 +77,8 @@ class Guided:
         self._forget = forget
         self.plan: TaskPlan
         """The plan that the steps are of."""
+        self._moves: list[tuple[str, LineMove]] = []
+        """What the changes of the place at hand did to the lines of files, in order."""
 
     def step(self, step: TaskStep, number: int, task: str, limits: Limits) -> Working:
         """Work on one step; returns what came of it.
@@ -99,35 +91,78 @@ class Guided:
         of = len(self.plan.steps)
         if self._checking.passes:
             return "Nothing is left to do here: the check passes."
-        targets = self.targets(step)
-        if not step.planned.edits or not targets:
+        places = targets(step.planned, self._index)
+        old = step.planned.old_name
+        if old and step.planned.edits and not places:
+            yield from self._last_check(step)
+            return f"Nothing is left to do here: {', '.join(step.planned.files)} uses {old} no more."
+        if not step.planned.edits or not places:
             yield from self._conversation.turn(limits, answer_prompt(number, of, step.text, task))
             return self._conversation.last.text
         done: list[str] = []
-        for target in targets:
-            done.append((yield from self._place(target, step, task, limits)))
+        while places:
+            self._moves = []
+            done.append((yield from self._place(self._placed(places.pop(0)), step, task, limits)))
+            for path, move in self._moves:
+                places = [target.moved(path, move) for target in places]
         return "\n".join(done)
+
+    def _last_check(self, step: TaskStep) -> Iterator[AgentEvent]:
+        """Run the check if a step that had nothing to do is the last one.
+
+        Raises:
+            ToolError: with what it says is wrong.
+        """
+        if self.plan.waiting[-1] is step:
+            problem = self._checking.problem(is_last=True)
+            yield from self._outbox.drain()
+            if problem:
+                raise ToolError(problem)
+
+    def _placed(self, target: Target) -> Target:
+        """The same place in the form that an answer can be put in by.
+
+        A value that is set several times is the lines from its first to its last; where there is no grammar
+        to find a definition by, or it is not there, it is the whole file.
+        """
+        if not target.symbol or not self._bench.place(target.path).path.exists():
+            return target
+        _, source = self._bench.open(target.path)
+        if not has_grammar(target.path, source.text):
+            return Target(target.path)
+        found = self._definitions(source.text, target)
+        if not found:
+            return Target(target.path)
+        if len(found) < 2 or any(one.kind in ("function", "type") for one in found):
+            return target
+        return Target(target.path, lines=(found[0].first_line, max(one.last_line for one in found)))
+
+    @staticmethod
+    def _definitions(text: str, target: Target) -> list[Definition]:
+        """The definitions that a place is; several of one name, if it is not known which is meant."""
+        return definitions_named(Outline(text, target.path), target.symbol, target.near_line)
 
     # One place
 
     def _place(self, target: Target, step: TaskStep, task: str, limits: Limits) -> Working:
         """Have one place written anew; returns what was done."""
-        problem, explains = "", rename_in(task) is None
+        problem, explains, is_too_long = "", rename_in(task) is None, False
         is_last_step = self.plan.waiting[-1] is step
         for attempt in range(1, self._tries + 1):
-            prompt = self._prompt(target, step, task, problem, explains=explains)
+            prompt = self._prompt(target, step, task, problem, explains=explains, is_too_long=is_too_long)
             yield from self._conversation.turn(limits, prompt)
-            answer = self._conversation.last.text
+            answer, was_cut = self._conversation.last.text, self._conversation.was_cut
             try:
-                summary = self._change(self._proposal(target, answer, task))
+                summary = self._change(self._proposal(target, answer, step, task, is_cut=was_cut))
             except ToolError as error:
-                problem, explains = str(error), bool(code_blocks(answer))
+                problem, explains = str(error), bool(code_blocks(answer)) and not was_cut
+                is_too_long = was_cut and self._is_longer(target, answer)
                 self._outbox.say(Warned(f"attempt {attempt} at {target.name}: {problem}"))
                 summary = self._renamed_by_machine(target, task) if attempt == self._tries else ""
                 yield from self._outbox.drain()
                 if not summary:
                     continue
-            target = self._renamed(target, task)
+            target = self._renamed(target.moved(*self._moves[-1]), task)
             yield from self._outbox.drain()
             problem = ""
             if is_last_step or self._checking.is_repair:
@@ -145,8 +180,18 @@ class Guided:
         except RefusedError as error:
             raise NotAllowed(str(error)) from error
         self._forget(self._bench.excerpts.take_stale())
-        self._index.refresh([str(proposal.place.shown)])
+        path = str(proposal.place.shown)
+        self._index.refresh([path])
+        move = line_move("" if proposal.before is None else proposal.before.text, proposal.after.text)
+        self._moves.append((path, move))
+        self.plan.move_lines(path, move)
         return proposal.summary
+
+    def _is_longer(self, target: Target, answer: str) -> bool:
+        """Whether a whole file is too long for an answer, when one was cut off."""
+        if target.symbol or target.lines or not self._bench.place(target.path).path.exists():
+            return False
+        return len(self._bench.open(target.path)[1].text) >= _FILLS * len(answer)
 
     def _renamed_by_machine(self, target: Target, task: str) -> str:
         """Put the new name in a place where the model did not; returns what was done, or nothing."""
@@ -155,45 +200,50 @@ class Guided:
         if rename is None or not place.path.exists():
             return ""
         _, source = self._bench.open(target.path)
-        first, last = target.lines or (0, 0)
+        spans = [] if target.lines is None else [target.lines]
         if target.symbol:
-            found = find_definition(source.text, target.path, target.symbol)
-            first, last = (found.first_line, found.last_line) if found else (0, 0)
+            found = self._definitions(source.text, target)
+            spans = [(one.first_line, one.last_line) for one in found]
         old = next(
             (name for name in re.findall(r"\w+", rename.what)[::-1] if self._is_name(name, rename)), ""
         )
-        if not first or not old:
+        if not spans or not old:
             return ""
         lines = split_lines(source.text)
-        new = [re.sub(rf"(?<!\w){old}(?!\w)", rename.new, line) for line in lines[first - 1 : last]]
-        if new == lines[first - 1 : last]:
+        for first, last in spans:
+            changed = [re.sub(rf"(?<!\w){old}(?!\w)", rename.new, line) for line in lines[first - 1 : last]]
+            lines[first - 1 : last] = changed
+        text = "".join(lines)
+        if text == source.text:
             return ""
-        text = "".join([*lines[: first - 1], *new, *lines[last:]])
         self._outbox.say(Warned(f"{target.name}: the name was replaced by the machine"))
         summary = f"{target.name} in {place.shown}: {old} is {rename.new} now."
         after = dataclasses.replace(source, text=text)
-        return self._change(Proposal(place, source, after, summary, first, last))
+        return self._change(Proposal(place, source, after, summary, spans[0][0], spans[-1][1]))
 
     def _is_name(self, word: str, rename: Rename) -> bool:
         """Whether a word of what is to be renamed is the name that it has, or had before this task."""
         steps = (name.rpartition(":")[2] for step in self.plan.steps for name in step.planned.symbols)
         return word != rename.new and word in {symbol.rpartition(".")[2] for symbol in steps}
 
-    def _prompt(self, target: Target, step: TaskStep, task: str, problem: str, *, explains: bool) -> str:
+    def _prompt(
+        self, target: Target, step: TaskStep, task: str, problem: str, *, explains: bool, is_too_long: bool
+    ) -> str:
         if not self._bench.place(target.path).path.exists():
             return guided_prompts.new_file(target.path, step.text, task, problem)
         _, source = self._bench.open(target.path)
         if target.symbol:
-            definition = find_definition(source.text, target.path, target.symbol)
-            if definition is not None:
+            found = self._definitions(source.text, target)
+            if found:
+                code = "\n\n".join(guided_prompts.shown_code(source.text, one).rstrip() for one in found)
                 return guided_prompts.definition(
                     target.path,
-                    definition.name,
-                    guided_prompts.shown_code(source.text, definition),
+                    found[0].name,
+                    code,
                     step.text,
                     task,
                     problem,
-                    lines=(definition.first_line, definition.last_line),
+                    lines=(found[0].first_line, found[0].last_line) if len(found) == 1 else None,
                     new_name=self._new_name(target, task),
                     explains=explains,
                 )
@@ -202,10 +252,10 @@ class Guided:
             code = "".join(split_lines(source.text)[first - 1 : last])
             return guided_prompts.lines_of_file(target.path, target.lines, code, step.text, task, problem)
         return guided_prompts.whole_file(
-            target.path, source.text, step.text, task, problem, explains=explains
+            target.path, source.text, step.text, task, problem, explains=explains, changes_only=is_too_long
         )
 
-    def _proposal(self, target: Target, answer: str, task: str) -> Proposal:
+    def _proposal(self, target: Target, answer: str, step: TaskStep, task: str, *, is_cut: bool) -> Proposal:
         """What an answer makes of a file.
 
         Raises:
@@ -213,7 +263,7 @@ class Guided:
         """
         place = self._bench.place(target.path)
         if not place.path.exists():
-            return self._new_file(target, answer)
+            return self._new_file(target, answer, is_cut=is_cut)
         self._bench.files.check_fresh(place.path)
         _, source = self._bench.open(target.path)
         new_name = self._new_name(target, task)
@@ -222,8 +272,10 @@ class Guided:
             target.path,
             target.symbol or None,
             answer,
+            near_line=target.near_line,
             lines=target.lines,
             rename=(target.symbol.rpartition(".")[2], new_name) if new_name else None,
+            is_cut=is_cut,
         )
         edited = applied.edited
         if applied.left_out:
@@ -232,6 +284,8 @@ class Guided:
         # While something is being renamed, its users have the old name, or the new one before its import.
         but = set() if renamed is None else {renamed.new, *re.findall(r"\w+", renamed.what)}
         _check_names(source.text, edited.text, target.path, but)
+        if renamed is not None and step.planned.old_name:
+            _check_used(source.text, edited.text, step.planned.old_name, renamed.new)
         return Proposal(
             place,
             source,
@@ -243,11 +297,10 @@ class Guided:
             edited.last_line,
         )
 
-    def _new_file(self, target: Target, answer: str) -> Proposal:
-        blocks = [block for block in code_blocks(answer) if block.text.strip()]
-        if not blocks:
-            raise EditError("there is no code block in the answer; write the whole file in one")
-        text = max((block.text for block in blocks), key=len)
+    def _new_file(self, target: Target, answer: str, *, is_cut: bool) -> Proposal:
+        block = block_of_file(code_blocks(answer), target.path)
+        check_closed(block, target.path, is_cut=is_cut)
+        text = block.text
         if is_elided(text):
             raise EditError("lines are left out in the code; write the whole file")
         broken = syntax_problem(target.path, text)
@@ -275,20 +328,12 @@ class Guided:
         around = target.symbol.rpartition(".")[0]
         return dataclasses.replace(target, symbol=f"{around}.{new}" if around else new)
 
-    @staticmethod
-    def targets(step: TaskStep) -> list[Target]:
-        """Places that a step changes, in order."""
-        if not step.planned.edits:
-            return []
-        found = [Target(path, symbol) for path, symbol in map(_split, step.planned.symbols) if path]
-        covered = {target.path for target in found}
-        for path in step.planned.files:
-            if path in covered:
-                continue
-            lines = [each for name in step.planned.reads if (each := _lines_in(name, path)) is not None]
-            found += [Target(path, lines=each) for each in lines] or [Target(path)]
-        # From the end of a file on, so that lines further up stay where they are.
-        return sorted(dict.fromkeys(found), key=lambda target: -(target.lines or (0, 0))[0])
+
+def _check_used(before: str, after: str, old: str, new: str) -> None:
+    """Refuse a change that does not use a new name in the place of the old one."""
+    uses = re.compile(rf"(?<!\w){re.escape(new)}(?!\w)")
+    if len(uses.findall(after)) <= len(uses.findall(before)):
+        raise EditError(f"the answer does not use {new} in the place of {old}; {old} is called {new} now")
 
 
 def _check_names(before: str, after: str, path: str, but: set[str]) -> None:
@@ -299,14 +344,3 @@ def _check_names(before: str, after: str, path: str, but: set[str]) -> None:
             f"{names} {'is' if len(undefined) == 1 else 'are'} not defined in {path}; use what is defined "
             "there, or import what is missing"
         )
-
-
-def _split(name: str) -> tuple[str, str]:
-    path, _, symbol = name.rpartition(":")
-    return path, symbol
-
-
-def _lines_in(name: str, path: str) -> tuple[int, int] | None:
-    """The lines that a read such as ``shop/orders.py:10-20`` names in a file."""
-    match = re.fullmatch(rf"{re.escape(path)}:(\d+)-(\d+)", name)
-    return None if match is None else (int(match[1]), int(match[2]))

@@ -19,6 +19,12 @@ _LONGEST_PROBLEM = 1_200
 _FIRST = "First say in one sentence what has to change."
 """Asked for code at once, the 1.5B coder gave a faulty function back as it was; asked this first, it repaired
 it (docs/LOG.md)."""
+_CHANGES = """The whole file is too long for one answer. Answer with the lines that change alone, like this:
+<<<<<<< SEARCH
+lines of the file as they are now
+=======
+the same lines as they are to be
+>>>>>>> REPLACE"""
 
 
 def definition(
@@ -57,10 +63,27 @@ def definition(
 
 
 def whole_file(
-    path: str, text: str, step: str, task: str = "", problem: str = "", *, explains: bool = True
+    path: str,
+    text: str,
+    step: str,
+    task: str = "",
+    problem: str = "",
+    *,
+    explains: bool = True,
+    changes_only: bool = False,
 ) -> str:
-    """Ask for a file, whole; the arguments are as for :func:`definition`."""
-    asked = _asked(f"the whole of {path}", explains)
+    """Ask for a file, whole.
+
+    Args:
+        path: this and the others as for :func:`definition`.
+        text: of the file.
+        step: as there.
+        task: as there.
+        problem: as there.
+        explains: as there.
+        changes_only: whether to ask for the lines that change alone, of a file too long for one answer.
+    """
+    asked = _CHANGES if changes_only else _asked(f"the whole of {path}", explains)
     return _question(f"{path} is now:", path, text, step, task, problem, asked)
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 import platformdirs
 
 from pace_agent.calls.formats import CallFormat, format_of_template
-from pace_agent.calls.grammar import calling
+from pace_agent.calls.grammar import begins_with_reasoning, calling
 from pace_agent.calls.parsing import parse_answer
 from pace_agent.files.private_file import UnusableFileError, changing, read_private, write_private
 from pace_agent.tool_type import Tool, tool
@@ -79,10 +79,13 @@ def probe(model: Model, writer: Writer | None = None) -> tuple[bool, str]:
     with Session(model, config=_PROBE, writer=writer) as session:
         session.append(form.instructions(tools, is_short=True), kind="system")
         for prompt, wanted in _tasks():
-            answer = ""
-            for event in session.generate(prompt, max_tokens=_LONGEST_ANSWER, sampling=calling(tools, form)):
-                answer += event.text
-            calls = parse_answer(answer, form, tools).calls
+            sampling, is_reasoning = calling(tools, form), False
+            pieces: list[str] = []
+            for event in session.generate(prompt, max_tokens=_LONGEST_ANSWER, sampling=sampling):
+                if not pieces:  # the prompt has been read by now: what opens the answer hangs on it
+                    is_reasoning = begins_with_reasoning(session.answer_prefix, sampling)
+                pieces.append(event.text)
+            calls = parse_answer("".join(pieces), form, tools, is_reasoning=is_reasoning).calls
             if not calls:
                 return False, f"asked to call {wanted['name']}, it wrote no call"
             if calls[0].name != wanted["name"]:

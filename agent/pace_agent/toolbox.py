@@ -24,6 +24,7 @@ from pace_agent.events import (
     Output,
     Returned,
 )
+from pace_agent.files.file_state import content_hash
 from pace_agent.outbox import Outbox
 from pace_agent.outcomes import Failure, Finish, Held, Lines, Outcome, Proposal, Replan
 from pace_agent.safety.permissions import Action, Decision, Permissions, Request, Scope, Verdict
@@ -40,7 +41,7 @@ Approve = Callable[[Asked], Answer]
 """Asks the user; may take as long as it likes."""
 
 _SHOWN_DIFF = 20_000
-"""Characters of a diff that is shown to people."""
+"""Characters of a diff of what was done; that of what is asked about is shown whole."""
 
 _SCOPES = {"once": Scope.ONCE, "session": Scope.SESSION, "project": Scope.PROJECT}
 
@@ -147,12 +148,16 @@ class Toolbox:
             ToolError, StorageError: if it cannot be made.
         """
         before = None if proposal.before is None else proposal.before.text
-        diff = diff_of(proposal.place.shown, before, proposal.after.text, limit=_SHOWN_DIFF)
-        self._permit(self.calls, Request(tool, Action.WRITE, path=str(proposal.place.path)), diff)
+        whole = diff_of(proposal.place.shown, before, proposal.after.text, limit=None)
+        # By its content: a no to one change of a file is no answer to another.
+        about = content_hash(proposal.after.to_bytes())
+        request = Request(tool, Action.WRITE, path=str(proposal.place.path), about=about)
+        self._permit(self.calls, request, whole)
         written = self.journal.write(self.prompt, proposal.place.path, proposal.after)
         if written.is_changed:
             shown = proposal.place.shown.replace("\\", "/")
             stale = self.bench.excerpts.changed(shown, proposal.after.text)
+            diff = diff_of(proposal.place.shown, before, proposal.after.text, limit=_SHOWN_DIFF)
             self._outbox.say(Changed(shown, "agent", diff, stale))
 
     def run_command(self, command: str, *, is_permitted: bool = False) -> Result:
@@ -187,7 +192,7 @@ class Toolbox:
         if tool is None:
             raise ToolError(f"there is no tool {name!r}; there are {', '.join(self.tools)}")
         given = tool.check(arguments)
-        self._arguments = json.dumps(given, ensure_ascii=False, default=str) if given else ""
+        self._arguments = _text_of(given)
         if not is_permitted:
             self._permit(number, _request(tool, given))
         began = time.time()
@@ -302,12 +307,14 @@ def _request(tool: Tool, arguments: Mapping[str, Any]) -> Request:
     path, command = arguments.get("path"), arguments.get("command")
     if tool.need == "nothing":
         return Request(tool.name, Action.NOTHING)
-    if tool.need == "run":
-        if isinstance(command, str):
-            return Request(tool.name, Action.RUN, command=command)
-        return Request(tool.name, Action.OTHER)
-    if tool.need == "write":
-        if isinstance(path, str):
-            return Request(tool.name, Action.WRITE, path=path)
-        return Request(tool.name, Action.OTHER)
+    if tool.need == "run" and isinstance(command, str):
+        return Request(tool.name, Action.RUN, command=command)
+    if tool.need == "write" and isinstance(path, str):
+        return Request(tool.name, Action.WRITE, path=path, about=_text_of(arguments))
+    if tool.need in ("run", "write"):
+        return Request(tool.name, Action.OTHER, about=_text_of(arguments))
     return Request(tool.name, Action.READ, path=path if isinstance(path, str) else ".")
+
+
+def _text_of(arguments: Mapping[str, Any]) -> str:
+    return json.dumps(arguments, ensure_ascii=False, default=str) if arguments else ""

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pace_agent.assembly import Assembly
-from pace_agent.briefing import Briefing
+from pace_agent.briefing import Briefing, Told
 from pace_agent.events import Undone
 from pace_agent.planning.task_plan import TaskPlan
-from pace_agent.safety.permissions import Mode
-from pace_agent.settings.agents_md import Instructions
 
 _MOST_CHECKPOINTS = 16
 """Prompts that can be taken back with their cache."""
@@ -24,9 +22,8 @@ class _Mark:
     checkpoint: int
     excerpts: list[dict[str, Any]]
     prompts: tuple[str, ...]
-    instructions: Instructions
+    told: Told
     notes: tuple[str, ...]
-    mode: Mode
 
 
 class Undoing:
@@ -53,9 +50,8 @@ class Undoing:
                 session.checkpoint(),
                 self._parts.bench.excerpts.as_document(),
                 tuple(self._parts.planner.prompts),
-                self._parts.instructions,
+                self._briefing.told,
                 tuple(self._briefing.notes),
-                self._parts.permissions.mode,
             )
         )
         while len(self._marks) > _MOST_CHECKPOINTS:
@@ -81,7 +77,8 @@ class Undoing:
             self._briefing.note(
                 f"The user took back prompt {number} and what was done for it (files: {files})."
             )
-        parts.planner.plan = TaskPlan()
+        if not parts.planner.is_given:  # one for the next prompt is no part of what is taken back
+            parts.planner.plan = TaskPlan()
         parts.conversation.mark_read()
         parts.index.refresh([*restored, *removed])
         return Undone(number, restored, removed)
@@ -92,8 +89,6 @@ class Undoing:
         parts.session.drop_checkpoint(mark.checkpoint)
         parts.bench.excerpts.take_document(mark.excerpts)
         parts.planner.prompts = list(mark.prompts)
-        parts.instructions = mark.instructions
+        self._briefing.told = mark.told
         self._briefing.notes[:] = mark.notes
-        if parts.permissions.mode is not mark.mode:
-            self._briefing.note_mode(parts.permissions.mode)
         parts.watch.compare()

@@ -57,7 +57,7 @@ class Workbench:
         """Read a text file.
 
         Raises:
-            ToolError, RefusedError: as :meth:`place`; if there is none, or it is no text.
+            ToolError, RefusedError: as :meth:`place`; if there is none, it is no text, or a private key.
         """
         place = self.place(path)
         if place.path.is_dir():

@@ -45,6 +45,17 @@ def calling(tools: Sequence[Tool], form: CallFormat, sampling: Sampling | None =
     )
 
 
+def begins_with_reasoning(answer_prefix: str, sampling: Sampling) -> bool:
+    """Whether a template has opened reasoning, and no grammar holds the answer from its first token on.
+
+    Args:
+        answer_prefix: what the template wrote before the answer.
+        sampling: of the answer.
+    """
+    is_held = bool(sampling.grammar) and not sampling.triggers
+    return not is_held and answer_prefix.rstrip().endswith(REASONING[0][0])
+
+
 def grammar(tools: Sequence[Tool], form: CallFormat) -> str:
     """GBNF of what follows a call's opening text.
 

@@ -6,9 +6,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
-from pace_agent.calls.formats import REASONING, CallFormat
+from pace_agent.calls.answer_stream import AnswerStream
+from pace_agent.calls.formats import CallFormat
 from pace_agent.tool_type import Tool
 
 _FENCE = re.compile(
@@ -38,7 +40,9 @@ class Parsed:
     """Of each call that cannot be read: what is wrong, for the model to see."""
 
 
-def parse_answer(answer: str, form: CallFormat, tools: Sequence[Tool]) -> Parsed:
+def parse_answer(
+    answer: str, form: CallFormat | None, tools: Sequence[Tool], *, is_reasoning: bool = False
+) -> Parsed:
     """Find the calls of an answer.
 
     Calls count in the form that the model was told, and as a fenced JSON object that names a tool: small
@@ -46,10 +50,13 @@ def parse_answer(answer: str, form: CallFormat, tools: Sequence[Tool]) -> Parsed
 
     Args:
         answer: all that the model wrote.
-        form: how it was told to call.
+        form: how it was told to call; None: it was not, and all but reasoning is prose.
         tools: that can be called.
+        is_reasoning: whether it begins within reasoning, which the template opened.
     """
-    reasoning, text = split_reasoning(answer)
+    reasoning, text = split_reasoning(answer, form, is_reasoning=is_reasoning)
+    if form is None:
+        return Parsed(text.lstrip("\r\n"), reasoning, ())
     names = {tool.name for tool in tools}
     calls: list[Call] = []
     problems: list[str] = []
@@ -68,20 +75,21 @@ def parse_answer(answer: str, form: CallFormat, tools: Sequence[Tool]) -> Parsed
     return Parsed("".join(prose).strip(), reasoning, tuple(calls), tuple(problems))
 
 
-def split_reasoning(answer: str) -> tuple[str, str]:
-    """Reasoning and the rest of an answer. Reasoning that was never ended goes to the end of it."""
-    reasoning, rest, at = [], [], 0
-    while at < len(answer):
-        openings = [(found, pair) for pair in REASONING if (found := answer.find(pair[0], at)) >= 0]
-        if not openings:
-            break
-        start, (opening, closing) = min(openings)
-        rest.append(answer[at:start])
-        end = answer.find(closing, start)
-        reasoning.append(answer[start + len(opening) : len(answer) if end < 0 else end].strip())
-        at = len(answer) if end < 0 else end + len(closing)
-    rest.append(answer[at:])
-    return "\n".join(reasoning), "".join(rest)
+def split_reasoning(
+    answer: str, form: CallFormat | None = None, *, is_reasoning: bool = False
+) -> tuple[str, str]:
+    """Reasoning and the rest of an answer. Reasoning that was never ended goes to the end of it.
+
+    Args:
+        answer: all that the model wrote.
+        form: as for :func:`parse_answer`: nothing is reasoning within a call.
+        is_reasoning: as there.
+    """
+    stream = AnswerStream(form, is_reasoning=is_reasoning)
+    parts = groupby([*stream.add(answer), *stream.finish()], key=lambda part: part[0])
+    joined = [(kind, "".join(text for _, text in same)) for kind, same in parts]
+    reasoning = [text.strip() for kind, text in joined if kind == "reasoning"]
+    return "\n".join(reasoning), "".join(text for kind, text in joined if kind != "reasoning")
 
 
 def _places(text: str, form: CallFormat) -> Iterator[tuple[int, int, str, bool]]:
@@ -97,23 +105,27 @@ def _in_form(text: str, form: CallFormat) -> Iterator[tuple[int, int, str, bool]
     at = 0
     while (start := text.find(form.opening, at)) >= 0:
         body = start if form.starts_object else start + len(form.opening)
+        over = _end_of_object(text, body)
         if form.closing:
-            close = text.find(form.closing, body)
+            # A text of the object may hold what closes a call, or opens one.
+            close = text.find(form.closing, over or body)
             # A missing end is forgiven where the next call begins, or the answer ends.
-            following = text.find(form.opening, body)
+            following = text.find(form.opening, over or body)
             stop = min((place for place in (close, following) if place >= 0), default=len(text))
             end = stop + len(form.closing) if stop == close else stop
         else:
-            stop = end = _end_of_object(text, body)
+            stop = end = over or len(text)
         yield start, end, text[body:stop], True
         at = max(end, start + 1)
 
 
-def _end_of_object(text: str, start: int) -> int:
+def _end_of_object(text: str, start: int) -> int | None:
+    """Where the JSON ends that begins at a place, blanks before it aside; None if there is none."""
+    start += len(text[start:]) - len(text[start:].lstrip())
     try:
         return json.JSONDecoder(strict=False).raw_decode(text, start)[1]
-    except ValueError:
-        return len(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _read(body: str, names: set[str]) -> tuple[Call | None, str | None]:

@@ -12,6 +12,12 @@ _MOST_TESTS = 20
 
 _WITH_VALUE = re.compile(r"^-(?:[kmpcnorW]|-[\w-]+)$")
 """Options of pytest whose value is the next word, if they have one and no ``=``."""
+_WORD = re.compile(
+    r"""[ \t]*(&&|\|\||;|(?:[^\s"'\\`;&|<>()#]|\\[^\n]|(?<=\S)\#|'[^']*'|"(?:[^"\\`]|\\.)*")+)""", re.DOTALL
+)
+"""A word of a shell command as it is written, or what joins two commands. What starts other commands, sends
+output elsewhere or is a comment has none: there, what stands at the end may not be the tests."""
+_JOINTS = ("&&", "||", ";")
 _PATH = re.compile(r"\.py$|\.py::|/|^\.$|^tests?$")
 _BARE = frozenset({"-x", "-q", "-v", "-vv", "-s", "-l", "-qq"})
 _PYTEST_FLAGS = re.compile(
@@ -44,23 +50,27 @@ def narrow(check: Check, tests: Sequence[str]) -> str:
     tool = check.tool or tool_of(check.command)
     if not wanted or len(wanted) > _MOST_TESTS:
         return check.command
+    command = check.command.strip()
+    if not _last_part(command)[1]:
+        return check.command
     if tool == "pytest":
-        return _pytest(check.command, wanted)
+        return _pytest(command, wanted)
     if tool == "unittest":
-        return _unittest(check.command, wanted)
+        return _unittest(command, wanted)
     if tool in ("jest", "vitest", "mocha", "node"):
         option = {"mocha": "-g", "node": "--test-name-pattern"}.get(tool, "-t")
-        pattern = "|".join(_escaped(one) for one in wanted)
-        through = " --" if re.search(r"\bnpm (?:run )?test\b", check.command) else ""
-        return f"{check.command}{through} {option} {shlex.quote(pattern)}"
+        # The tool tries the titles joined by spaces, and a title may hold what the output puts between them.
+        pattern = "|".join(re.sub(r" [›>] ", " (. )?", _escaped(one)) for one in wanted)
+        through = " --" if re.search(r"\bnpm (?:run )?test\b", command) else ""
+        return f"{command}{through} {option} {shlex.quote(pattern)}"
     if tool == "go":
-        return f"{check.command} -run {shlex.quote(_go_pattern(wanted))}"
+        return f"{command} -run {shlex.quote(_go_pattern(wanted))}"
     if tool == "cargo":
-        separator = "" if " -- " in check.command else " --"
-        return f"{check.command}{separator} --exact {shlex.join(wanted)}"
+        separator = "" if " -- " in command else " --"
+        return f"{command}{separator} --exact {shlex.join(wanted)}"
     if tool == "ctest":
         pattern = "|".join(_escaped(one) for one in wanted)
-        return f"{check.command} -R {shlex.quote(f'^({pattern})$')}"
+        return f"{command} -R {shlex.quote(f'^({pattern})$')}"
     return check.command
 
 
@@ -88,21 +98,25 @@ def _pytest(command: str, tests: list[str]) -> str:
     ids = [one for one in tests if re.search(r"\.py(?:::|$)", one)]
     if not ids:
         return command
-    head, joint, last = _last_part(command)
-    words = shlex.split(last)
-    start = next((at for at, word in enumerate(words) if re.search(r"(?:^|/)(?:pytest|py\.test)$", word)), 0)
-    kept = words[: start + 1]
+    head, written = _last_part(command)
+    words = [_plain(word) for word in written]
+    start = next(
+        (at for at, word in enumerate(words) if re.search(r"(?:^|/)(?:pytest|py\.test)$", word)), None
+    )
+    if start is None:
+        return command
+    kept = written[: start + 1]
     takes_value = False
-    for word in words[start + 1 :]:
+    for word, raw in zip(words[start + 1 :], written[start + 1 :], strict=True):
         if takes_value or word.startswith("-") or not _PATH.search(word):
-            kept.append(word)
+            kept.append(raw)
         takes_value = (
             not takes_value
             and _WITH_VALUE.match(word) is not None
             and word not in _BARE
             and not _PYTEST_FLAGS.match(word)
         )
-    return f"{head}{joint}{shlex.join([*kept, *ids])}"
+    return head + " ".join([*kept, shlex.join(ids)])
 
 
 def _unittest(command: str, tests: list[str]) -> str:
@@ -111,10 +125,12 @@ def _unittest(command: str, tests: list[str]) -> str:
         return command
     if " discover" in command:
         return command + "".join(f" -k {one}" for one in ids)
-    head, joint, last = _last_part(command)
-    words = shlex.split(last)
-    options = [word for word in words[words.index("unittest") + 1 :] if word.startswith("-")]
-    return f"{head}{joint}{shlex.join([*words[: words.index('unittest') + 1], *options, *ids])}"
+    head, words = _last_part(command)
+    if "unittest" not in words:
+        return command
+    start = words.index("unittest") + 1
+    options = [word for word in words[start:] if word.startswith("-")]
+    return head + " ".join([*words[:start], *options, shlex.join(ids)])
 
 
 def _unittest_id(test: str) -> str:
@@ -130,9 +146,29 @@ def _unittest_id(test: str) -> str:
     return test
 
 
-def _last_part(command: str) -> tuple[str, str, str]:
-    head, joint, last = command.rpartition("&&")
-    return (head, joint + " ", last.strip()) if joint else ("", "", command)
+def _last_part(command: str) -> tuple[str, list[str]]:
+    """What comes before the last part of a command, and the words of that part as they are written.
+
+    So the shell makes of them what it made of the command. There are no words where something may come after
+    them that is no part of it.
+    """
+    words: list[str] = []
+    start = at = 0
+    while at < len(command):
+        found = _WORD.match(command, at)
+        if found is None:
+            return command, []
+        at = found.end()
+        if found[1] in _JOINTS:
+            start, words = at, []
+        else:
+            words.append(found[1])
+    return command[:start] + " " * bool(start), words
+
+
+def _plain(word: str) -> str:
+    """A written word without its quotes."""
+    return "".join(shlex.split(word)[:1])
 
 
 def _go_pattern(tests: list[str]) -> str:

@@ -160,7 +160,6 @@ class Reader:
         found = forms.JEST_TITLE.match(line) or forms.VITEST_TITLE.match(line) or forms.NODE_TITLE.match(line)
         if found is not None:
             title = found[1] if found.re is not forms.VITEST_TITLE else (found[2] or "").removeprefix(" > ")
-            title = " ".join(re.split(r" [›>] ", title))
             self._end()
             self._said, self._mocha = [], None
             if title and not title.startswith(("Test suite failed", "Console", "Cannot log")):

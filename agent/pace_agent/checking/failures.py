@@ -49,8 +49,8 @@ class Failures:
     """What failed, in one to five lines."""
     tests: tuple[str, ...] = ()
     """Ids of the failing tests, as their tool takes them: of pytest ``tests/test_a.py::test_x[1]``, of
-    unittest ``tests.test_a.Case.test_x``, of JavaScript's tools the titles joined by spaces, of Go
-    ``TestX/case``, of Cargo ``tests::x``."""
+    unittest ``tests.test_a.Case.test_x``, of JavaScript's tools the titles as they are printed, with spaces,
+    ``›`` or ``>`` between them, of Go ``TestX/case``, of Cargo ``tests::x``."""
     is_collection_error: bool = False
     """Whether tests could not even be loaded, or the code not compiled."""
 

@@ -147,6 +147,12 @@ def put_before(
     )
 
 
+def lines_with_comments(outline: Outline, one: Definition) -> list[str]:
+    """The whole lines of a definition with the comments that belong to it, the last one ended."""
+    lines = outline.lines.lines[_first_line(outline, one) : one.last_line]
+    return [*lines[:-1], lines[-1].rstrip("\r\n") + "\n"]
+
+
 def _first_line(outline: Outline, target: Definition) -> int:
     """The line before which to put something, 0-based: above the comments that belong to a definition."""
     line = target.first_line - 1

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import PurePath
 from typing import Literal
-
-from tree_sitter import Node
 
 from pace_agent.editing.added_definitions import with_new_definitions
 from pace_agent.editing.answer_edits import Replacement, diff_hunks, search_blocks
 from pace_agent.editing.class_members import lacking, replace_members
-from pace_agent.editing.code_blocks import CodeBlock, Picked, as_code, code_blocks, in_language, pick
+from pace_agent.editing.code_blocks import (
+    CodeBlock,
+    Picked,
+    as_code,
+    code_blocks,
+    definition_text,
+    in_language,
+    pick,
+)
+from pace_agent.editing.cut_answers import check_end, cut_off, is_open
 from pace_agent.editing.edited import Edited, with_span
 from pace_agent.editing.edits import replace_once
 from pace_agent.editing.line_edits import apply_lines, apply_whole_file, check_whole, replace_lines
+from pace_agent.editing.renamed import name_after, not_renamed, qualified, renamed
 from pace_agent.editing.replacement import replace_definition
+from pace_agent.editing.same_named import definitions_named, head_of, several_named
 from pace_agent.editing.syntax_faults import new_fault
 from pace_agent.errors import EditError
 from pace_agent.repository.outline import Definition, Outline
@@ -51,6 +63,7 @@ def apply_answer(
     near_line: int | None = None,
     lines: tuple[int, int] | None = None,
     rename: tuple[str, str] | None = None,
+    is_cut: bool = False,
 ) -> Applied:
     """Apply an answer to the place that the model was shown.
 
@@ -58,66 +71,90 @@ def apply_answer(
     and those new definitions beside it that it uses. Of a class that lacks functions which the file's has,
     the functions are replaced one by one, and those that are lacking stay. Without a symbol the lines, or
     the whole file, are replaced. Search and replace blocks and diffs are taken as what they are. Everything
-    else stays byte for byte, whatever else the answer holds.
+    else stays byte for byte, whatever else the answer holds. Of several definitions of the name, such as a
+    property's, those are replaced that the answer has with the same first line.
 
     Args:
         text: of the file, line ends as in the file.
         path: of the file; says the language.
         symbol: of the definition that was asked for; None: lines were.
         answer: of the model, whole.
-        near_line: of several definitions of the name, the one nearest to this line, 1-based.
+        near_line: of several definitions of the name, the one nearest to this line, 1-based; None: any.
         lines: first and last, 1-based and inclusive, that were shown; None without a symbol: the whole file.
         rename: old and new name, unqualified, where the task is to give the definition another name.
+        is_cut: whether the answer reached its greatest length, so that code that stands open at its end may
+            not be all of it.
 
     Raises:
-        EditError: the answer holds nothing that can be applied, leaves code out, does not parse, or changes
-            nothing. The message is fit for the model.
+        EditError: the answer holds nothing that can be applied, leaves code out, is cut off, does not parse,
+            changes nothing, or leaves the old name to what is renamed. The message is fit for the model.
     """
     edits = search_blocks(answer)
     how: How = "search" if edits else "diff"
     edits = edits or diff_hunks(answer)
     if edits:
+        if is_cut and is_open(answer):
+            raise cut_off("the changes")
         edited = _edits(text, path, symbol, edits, near_line)
-        return Applied(edited, symbol, how)
+        return Applied(edited, name_after(edited.text, path, symbol, rename), how)
     blocks: Sequence[CodeBlock] = code_blocks(answer)
     if not blocks:
         bare = as_code(answer, path)
         if bare is None:
-            what = f"the whole of {symbol}" if symbol else "the whole of these lines"
-            raise EditError(f"the answer holds no code; give {what} in one code block")
-        blocks = (bare,)
+            what = symbol or ("these lines" if lines else path)
+            raise EditError(f"the answer holds no code; give the whole of {what} in one code block")
+        blocks = (dataclasses.replace(bare, is_closed=bare.is_closed and not is_cut),)
     if symbol is None:
         if lines is not None:
-            return Applied(apply_lines(text, path, lines, blocks), None, "lines")
-        whole = apply_whole_file(text, path, blocks)
+            return Applied(apply_lines(text, path, lines, blocks, is_cut=is_cut), None, "lines")
+        whole = apply_whole_file(text, path, blocks, answer, is_cut=is_cut)
         return Applied(whole.edited, None, "file", whole.added)
-    return _definition(text, path, symbol, blocks, near_line, rename)
+    outline = Outline(text, path)
+    targets = definitions_named(outline, symbol, near_line)
+    if not targets:
+        replace_definition(text, path, symbol, "x", near_line=near_line)  # raises, with what there is
+        raise EditError(f"{path} does not define {symbol}")
+    cut = blocks[-1].text if is_cut and not blocks[-1].is_closed else None
+    if len(targets) > 1:
+        return _several(outline, targets, blocks, rename, cut)
+    return _definition(outline, targets[0], blocks, near_line, rename, cut)
 
 
 def _definition(
-    text: str,
-    path: str,
-    symbol: str,
+    outline: Outline,
+    target: Definition,
     blocks: Sequence[CodeBlock],
     near_line: int | None,
     rename: tuple[str, str] | None,
+    cut: str | None,
 ) -> Applied:
-    outline = Outline(text, path)
-    target = outline.find(symbol, near_line)
-    if target is None:
-        replace_definition(text, path, symbol, "x", near_line=near_line)  # raises, with what there is
-        raise EditError(f"{path} does not define {symbol}")
+    """One definition.
+
+    Args:
+        outline: of the file.
+        target: in it.
+        blocks: of the answer.
+        near_line: as for :func:`apply_answer`; this and the next.
+        rename: old and new name.
+        cut: the code that the answer broke off in; None: it did not.
+    """
+    text, path = outline.text, outline.path
     start, end = outline.characters(target.start_byte, target.end_byte)
     original = text[start:end]
     name = target.name
     how: How = "definition"
     picked = None
     if rename is not None and target.name.rpartition(".")[2] == rename[0]:
-        name = _qualified(target.name, rename[1])
+        name = qualified(target.name, rename[1])
         picked = pick(blocks, path, name, original)
         if picked is not None:
-            text, how = _renamed(outline, target, name), "renamed"
+            text, how = renamed(outline, [target], name), "renamed"
     picked = picked or pick(blocks, path, target.name, original)
+    check_end(picked, blocks, target, cut)
+    if picked is not None and original.startswith("@"):
+        _check_decorated(outline, target, head_of(definition_text(picked.outline, picked.definition)))
+    if rename is not None and name != target.name and how == "definition" and picked is not None:
+        raise not_renamed(rename)
     if target.kind == "type" and how == "definition":
         members = _members(outline, target, picked, blocks)
         if members is not None:
@@ -143,6 +180,60 @@ def _definition(
             f"with this {wanted} {path} does not parse: {fault}; give the whole of it, to its end"
         )
     return Applied(edited, wanted, how, added, left_out)
+
+
+def _check_decorated(outline: Outline, target: Definition, head: str) -> None:
+    """Refuse an answer without the decorators that tell a definition from others of its name."""
+    own = definition_text(outline, target)
+    if not head.startswith("@") and len(definitions_named(outline, target.name)) > 1:
+        raise EditError(f"{target.name} begins with {head_of(own)!r}; give it whole, with that first line")
+
+
+def _several(
+    outline: Outline,
+    targets: Sequence[Definition],
+    blocks: Sequence[CodeBlock],
+    rename: tuple[str, str] | None,
+    cut: str | None,
+) -> Applied:
+    """Those of several definitions of one name that the answer has; the arguments as for one."""
+    text, path, name = outline.text, outline.path, targets[0].name
+    how: How = "definition"
+    originals = [definition_text(outline, one) for one in targets]
+    is_renamed = rename is not None and name.rpartition(".")[2] == rename[0]
+    if rename is not None and is_renamed:
+        old = re.compile(rf"(?<!\w){re.escape(rename[0])}(?!\w)")
+        originals = [old.sub(rename[1], original) for original in originals]
+        name, how = qualified(name, rename[1]), "renamed"
+        text = renamed(outline, targets, name)
+    given: dict[int, Picked] = {}
+    for at, original in enumerate(originals):
+        picked = pick(blocks, path, name, original)
+        code = "" if picked is None else definition_text(picked.outline, picked.definition)
+        if picked is None or head_of(code) != head_of(original):
+            continue
+        alike = [each for each in originals if head_of(each) == head_of(original)]
+        if max(alike, key=lambda each: SequenceMatcher(None, each, code).ratio()) == original:
+            check_end(picked, blocks, targets[at], cut)
+            check_whole(picked.source, original, name)
+            given[at] = picked
+    if not given or (is_renamed and len(given) < len(targets)):
+        if cut is not None:
+            raise cut_off(name)
+        raise several_named(name, [head_of(original) for original in originals], path)
+    added: list[str] = []
+    for at, picked in given.items():
+        near = definitions_named(Outline(text, path), name)[at].first_line
+        if _is_same(text, path, name, picked.source, near):
+            continue
+        edited = replace_definition(text, path, name, picked.source, near_line=near)
+        edited, new, _ = with_new_definitions(edited, path, name, picked, near)
+        text, added = edited.text, [*added, *new]
+    fault = new_fault(outline.text, text, path)
+    if fault is not None:
+        raise EditError(f"with this {name} {path} does not parse: {fault}; give the whole of it, to its end")
+    edited = with_span(outline.text, 0, len(outline.text), text, "definition", path=path)
+    return Applied(edited, name, how, tuple(added))
 
 
 def _members(
@@ -190,35 +281,6 @@ def _source(picked: Picked | None, blocks: Sequence[CodeBlock], path: str, name:
         return candidates[-1].text if candidates else ""
     check_whole(picked.source, original, name)
     return picked.source
-
-
-def _qualified(name: str, new: str) -> str:
-    head = name.rpartition(".")[0]
-    return f"{head}.{new}" if head else new
-
-
-def _renamed(outline: Outline, target: Definition, name: str) -> str:
-    """The file with the definition's name changed where it is defined, and nowhere else."""
-    old, new = target.name.rpartition(".")[2], name.rpartition(".")[2]
-    if any(one.name == name for one in outline.definitions):
-        raise EditError(f"{outline.path} defines {name} already; {old} cannot be called that too")
-    node = _name_node(outline, target, old)
-    if node is None:
-        raise EditError(f"{old} cannot be renamed where {outline.path} defines it; use search and replace")
-    start, end = outline.characters(node.start_byte, node.end_byte)
-    return outline.text[:start] + new + outline.text[end:]
-
-
-def _name_node(outline: Outline, target: Definition, name: str) -> Node | None:
-    stack = [target.node] if target.node is not None else []
-    while stack:
-        node = stack.pop()
-        if node.type in outline.language.identifiers and outline.part(node) == name:
-            parent = node.parent
-            if parent is None or parent.type != "decorator":
-                return node
-        stack.extend(one for one in reversed(node.children) if one.type != "decorator")
-    return None
 
 
 def _is_same(text: str, path: str, name: str, source: str, near_line: int) -> bool:

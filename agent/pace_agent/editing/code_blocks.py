@@ -24,6 +24,7 @@ __all__ = [
     "CodeBlock",
     "Picked",
     "as_code",
+    "block_of_file",
     "code_blocks",
     "is_elided",
     "pick",
@@ -183,6 +184,35 @@ def in_language(blocks: Sequence[CodeBlock], path: str) -> list[CodeBlock]:
     return [
         block for block in own if block.path_hint is None or PurePath(block.path_hint).name == file
     ] or own
+
+
+def block_of_file(blocks: Sequence[CodeBlock], path: str) -> CodeBlock:
+    """The block that holds a new file: one that names it, or else one that names none; the longest.
+
+    Raises:
+        EditError: if there is no block, or all are for other files.
+    """
+    filled = [block for block in blocks if block.text.strip()]
+    if not filled:
+        raise EditError("there is no code block in the answer; write the whole file in one")
+    ranked = [(_names(block.path_hint, path), block) for block in filled]
+    best = max(rank for rank, _ in ranked)
+    if best == 0:
+        others = ", ".join(dict.fromkeys(str(block.path_hint) for block in filled))
+        raise EditError(f"the answer gives {others[:200]}; give {path} alone, whole, in one code block")
+    own = [block for rank, block in ranked if rank == best]
+    return max(in_language(own, path) or own, key=lambda block: len(block.text))
+
+
+def _names(hint: str | None, path: str) -> int:
+    """How surely what stands at a block means a file: 0 another, 1 none, 2 one of its name, 3 this one."""
+    if hint is None:
+        return 1
+    said, meant = PurePath(hint.replace("\\", "/")).parts, PurePath(path).parts
+    shorter = min(len(said), len(meant))
+    if said[-shorter:] == meant[-shorter:]:
+        return 3
+    return 2 if said[-1:] == meant[-1:] else 0
 
 
 def _are_kin(name: str, wanted: object) -> bool:

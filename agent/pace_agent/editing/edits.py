@@ -60,9 +60,9 @@ def replace_once(text: str, search: str, replacement: str, *, path: str) -> Edit
     plain = _plain_lines(text, search)
     if plain is not None and plain.strip():
         new = _without_numbers(replacement) or replacement
-        if not plain.endswith(("\n", "\r")):  # a listing is of whole lines
+        if not plain.endswith(("\n", "\r")):
             new = new.removesuffix("\n").removesuffix("\r")
-        edited = _on_ladder(text, plain, new, path)
+        edited = _on_ladder(text, plain, new, path, whole_lines=True)
         if edited is not None:
             return Edited(edited.text, edited.first_line, edited.last_line, "numbered")
     raise EditError(_not_found(text, search if plain is None else plain, replacement, path))
@@ -76,8 +76,10 @@ def _whole(text: str, replacement: str, path: str) -> Edited:
     return with_span(text, 0, len(text), replacement, "whole", path=path)
 
 
-def _on_ladder(text: str, search: str, replacement: str, path: str) -> Edited | None:
-    spans = _exact_spans(text, search)
+def _on_ladder(
+    text: str, search: str, replacement: str, path: str, *, whole_lines: bool = False
+) -> Edited | None:
+    spans = [span for span in _exact_spans(text, search) if not whole_lines or _is_of_lines(text, span)]
     if spans:
         start, end = _the_one(text, spans, path)
         if _lacks_line_end(text, start, search, replacement):
@@ -87,6 +89,7 @@ def _on_ladder(text: str, search: str, replacement: str, path: str) -> Edited | 
     if not search.strip():
         return None
     spans = loose_spans(text, search, _MOST_SPANS)
+    spans = [span for span in spans if not whole_lines or _is_of_lines(text, span)]
     if not spans:
         return None
     found = replaced(text, _the_one(text, spans, path), search, replacement)
@@ -94,6 +97,17 @@ def _on_ladder(text: str, search: str, replacement: str, path: str) -> Edited | 
         return None
     start, end, new = found
     return with_span(text, start, end, new, "whitespace", path=path)
+
+
+def _is_of_lines(text: str, span: tuple[int, int]) -> bool:
+    """Whether a span has nothing but white space beside it on its lines, as what a listing gives has.
+
+    ``500: "missing",`` is no line of a listing where ``404: "missing",`` stands.
+    """
+    start, end = span
+    before = re.split(r"[\r\n]", text[:start])[-1]
+    after = "" if text[end - 1 : end] in ("\n", "\r") else re.split(r"[\r\n]", text[end:], maxsplit=1)[0]
+    return not before.strip() and not after.strip()
 
 
 def _lacks_line_end(text: str, start: int, search: str, replacement: str) -> bool:

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from pace_agent.editing.class_members import lacking, replace_members
-from pace_agent.editing.code_blocks import CodeBlock, definition_text, in_language, unindented
+from pace_agent.editing.code_blocks import CodeBlock, in_language
+from pace_agent.editing.cut_answers import check_closed
 from pace_agent.editing.edited import Edited, check_storable, line_end_near, with_line_ends, with_span
 from pace_agent.editing.elisions import elided_line
-from pace_agent.editing.import_lines import IMPORTS, with_imports
+from pace_agent.editing.file_parts import WholeFile, is_part, with_guard, with_parts
 from pace_agent.editing.indentation import Fit, columns, indent_of, step_of
-from pace_agent.editing.replacement import replace_definition
 from pace_agent.editing.syntax_faults import new_fault
 from pace_agent.errors import EditError
-from pace_agent.repository.outline import Definition, Outline
+from pace_agent.repository.outline import Outline
 from pace_local.excerpts.layout import split_lines
 
 _LEAST_KEPT = 0.5
-"""Share of a file's lines that must come back when it is given whole and its language is not known."""
-
-
-class WholeFile(NamedTuple):
-    """A file after an answer that was to give all of it."""
-
-    edited: Edited
-    added: tuple[str, ...]
-    """New definitions, where the answer gave some definitions only."""
+"""Share of a file's lines that must come back when it is given whole and its language is not known; and of so
+many lines as are shown, those that an answer must have at least."""
 
 
 def replace_lines(text: str, first: int, last: int, new: str, *, path: str) -> Edited:
@@ -73,8 +64,17 @@ def _fitted(new: str, old: Sequence[str], own: Sequence[str]) -> str:
     return "".join(fit(indent_of(line)) + line.lstrip(" \t") if line.strip() else line for line in lines)
 
 
-def apply_lines(text: str, path: str, lines: tuple[int, int], blocks: Sequence[CodeBlock]) -> Edited:
+def apply_lines(
+    text: str, path: str, lines: tuple[int, int], blocks: Sequence[CodeBlock], *, is_cut: bool = False
+) -> Edited:
     """Replace the lines that a model was shown by those of the last block of its answer.
+
+    Args:
+        text: of the file.
+        path: of the file; says the language.
+        lines: first and last, 1-based, inclusive.
+        blocks: of the answer.
+        is_cut: whether the answer reached its greatest length.
 
     Raises:
         EditError: as :func:`replace_lines`; or code is left out, or the file does not parse with it.
@@ -84,7 +84,11 @@ def apply_lines(text: str, path: str, lines: tuple[int, int], blocks: Sequence[C
         raise EditError("the answer holds no code; give the whole of these lines in one code block")
     first, last = lines
     old = "".join(split_lines(text)[max(0, first - 1) : last])
+    check_closed(block[0], "these lines", is_cut=is_cut)
     check_whole(block[0].text, old, "these lines")
+    own, new = (sum(bool(line.strip()) for line in split_lines(code)) for code in (old, block[0].text))
+    if new < _LEAST_KEPT * own:
+        raise EditError(f"the answer gives {new} of {own} lines; give all of these lines, changed or not")
     edited = replace_lines(text, first, last, block[0].text, path=path)
     fault = new_fault(text, edited.text, path)
     if fault is not None:
@@ -105,90 +109,55 @@ def check_whole(code: str, original: str, what: str) -> None:
         raise EditError(f"the answer leaves code out at {line[:100]!r}; give the whole of {what}, every line")
 
 
-def apply_whole_file(text: str, path: str, blocks: Sequence[CodeBlock]) -> WholeFile:
+def apply_whole_file(
+    text: str, path: str, blocks: Sequence[CodeBlock], answer: str, *, is_cut: bool = False
+) -> WholeFile:
     """Replace a file by an answer that was to give all of it.
 
-    An answer that lacks functions, classes or functions of classes that the file has is taken as giving some
-    definitions only: those are replaced one by one, and new ones are put at the end. In a language that is
-    not known, half of the file's lines must be there.
+    An answer that lacks functions, classes or functions of classes that the file has, or most of what stands
+    outside of them, is taken as giving some definitions only: those are replaced one by one, and new ones are
+    put in. In a language that is not known, half of the file's lines must be there, and none behind the block
+    that a fence of the file ended too early.
+
+    Args:
+        text: of the file.
+        path: of the file; says the language.
+        blocks: of the answer.
+        answer: all of it.
+        is_cut: whether the answer reached its greatest length.
 
     Raises:
-        EditError: the answer leaves out code, does not parse, or changes nothing.
+        EditError: the answer leaves out code, is cut off, does not parse, or changes nothing.
     """
     candidates = in_language(blocks, path)
     if not candidates:
         raise EditError(f"the answer holds no code; give the whole of {path} in one code block")
-    code = max((block.text for block in candidates), key=len)
+    block = max(candidates, key=lambda one: len(one.text))
+    code = block.text
+    check_closed(block, path, is_cut=is_cut, last=text)
     check_whole(code, text, path)
     try:
         own, given = Outline(text, path), Outline(code, path)
     except EditError:
         before = [line.strip() for line in split_lines(text) if line.strip()]
         after = {line.strip() for line in split_lines(code)}
+        outside = {line.strip() for line in split_lines(answer)} - after
+        if any(line.startswith(("```", "~~~")) for line in before) and any(
+            line in outside and not line.startswith(("```", "~~~")) for line in before
+        ):
+            raise EditError(
+                f"the answer's block ends at a fence in {path}; put it between fences of six"
+            ) from None
         if sum(line in after for line in before) < _LEAST_KEPT * len(before):
             raise EditError(
                 f"the answer leaves out most lines of {path}; give the whole file, every line of it"
             ) from None
     else:
-        known, new = _outermost(own), _outermost(given)
-        if known.keys() - new.keys() or any(
-            lacking(own, one, given, name) for name, one in known.items() if one.kind == "type"
-        ):
-            return _some_definitions(text, own, given)
+        if is_part(own, given):
+            return with_parts(own, given)
+        code = with_guard(own, given)
     edited = replace_lines(text, 1, len(split_lines(text)), code, path=path)
     fault = new_fault(text, edited.text, path)
     if fault is not None:
         raise EditError(f"{path} does not parse as it was given: {fault}; give the whole file, to its end")
     return WholeFile(edited, ())
-
-
-def _outermost(outline: Outline) -> dict[str, Definition]:
-    return {
-        one.name: one
-        for one in outline.definitions
-        if one.kind in ("function", "type") and "." not in one.name and one.node is not None
-    }
-
-
-def _some_definitions(text: str, own: Outline, given: Outline) -> WholeFile:
-    """A file with those of its definitions replaced that were given, and new ones at its end."""
-    result, path = text, own.path
-    added: list[str] = []
-    known = _outermost(own)
-    imports = [node for node in given.root.children if node.type in IMPORTS and not node.has_error]
-    for name, one in _outermost(given).items():
-        source = definition_text(given, one)
-        if name in known:
-            now = Outline(result, path)
-            target = now.find(name, known[name].first_line)
-            is_class = target is not None and target.kind == "type"
-            if target is not None and is_class and (left_out := lacking(now, target, given, name)):
-                members = replace_members(now, target, [given], name)
-                if members is None:
-                    raise EditError(
-                        f"the answer leaves out {', '.join(left_out[:8])} of {name}; give the whole of {name}"
-                    )
-                result, added = members.edited.text, [*added, *members.added]
-            elif target is None or _stripped(definition_text(now, target)) != _stripped(source):
-                result = replace_definition(result, path, name, source, near_line=known[name].first_line).text
-        elif one.node is not None and not one.node.has_error:
-            line_end = line_end_near(result, 0)
-            gap = line_end * (2 if own.language.name == "python" else 1)
-            end = "" if result.endswith(("\n", "\r")) else line_end
-            result += end + gap + with_line_ends(unindented(source).rstrip(), line_end) + line_end
-            added.append(name)
-    if not _outermost(given):
-        missing = ", ".join(list(known)[:8])
-        raise EditError(
-            f"the answer does not hold {missing} of {path}; give the whole file, every line of it"
-        )
-    if result != text:
-        result = with_imports(Outline(result, path), given, imports)
-    fault = new_fault(text, result, path)
-    if fault is not None:
-        raise EditError(f"{path} does not parse with this: {fault}; give the whole file, to its end")
-    return WholeFile(with_span(text, 0, len(text), result, "definition", path=path), tuple(added))
-
-
-def _stripped(code: str) -> list[str]:
-    return [line.strip() for line in split_lines(code) if line.strip()]

@@ -111,7 +111,9 @@ def _take_place(draft: Path, path: Path, before: Callable[[], None]) -> None:
 
 
 def _write_over(path: Path, data: bytes, mode: int | None) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | getattr(os, "O_BINARY", 0))
+    descriptor = os.open(
+        path, os.O_WRONLY | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    )
     try:
         _write_all(descriptor, data)
         os.fsync(descriptor)

@@ -11,13 +11,15 @@ import hashlib
 import os
 import threading
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pace_agent.errors import StaleError, ToolError
+from pace_agent.errors import RefusedError, StaleError, ToolError
 from pace_agent.files.atomic_write import check_writable, real_path, write_atomically
+from pace_agent.safety.paths import Place, Territory
 from pace_local.errors import FileError
-from pace_local.files import MAX_FILE_BYTES, SourceText, read_text
+from pace_local.files import MAX_FILE_BYTES, SourceText, decode_text
 from pace_local.sessions.log_file import sync_folder
 
 _KEPT_WRITES = 16
@@ -63,13 +65,15 @@ class KnownFiles:
     """Files as the agent knows them. Safe to use from several threads.
 
     Paths may be relative to the working folder and may be or hold symbolic links: a file is known by where it
-    really is.
+    really is. It is reached from there on as :mod:`pace_agent.safety.paths` says, never through a link.
 
     Args:
+        territory: where files may be read and written.
         max_bytes: the largest file that is read.
     """
 
-    def __init__(self, *, max_bytes: int = MAX_FILE_BYTES) -> None:
+    def __init__(self, territory: Territory, *, max_bytes: int = MAX_FILE_BYTES) -> None:
+        self._territory = territory
         self._max_bytes = max_bytes
         self._known: dict[Path, str | None] = {}
         self._own: dict[Path, deque[str | None]] = {}
@@ -80,13 +84,16 @@ class KnownFiles:
 
         Raises:
             ToolError: if it is no text file that can be read.
+            RefusedError: if it is outside, or protected by its name or its beginning.
         """
+        real = real_path(path)
+        data = self._territory.read(self._territory.at(real), self._max_bytes)
         try:
-            source = read_text(path, max_bytes=self._max_bytes)
+            source = decode_text(path, data)
         except FileError as error:
             raise ToolError(str(error)) from error
         with self._lock:
-            self._known[real_path(path)] = content_hash(source.to_bytes())
+            self._known[real] = content_hash(data)
         return source
 
     def known_hash(self, path: str | os.PathLike[str]) -> str | None:
@@ -115,8 +122,9 @@ class KnownFiles:
         Raises:
             StaleError: it has changed, gone or appeared since, or was never read.
             ToolError: it cannot be read.
+            RefusedError: it is outside.
         """
-        real = real_path(path)
+        real = self._territory.at(real_path(path)).path
         with self._lock:
             is_known, expected = real in self._known, self._known.get(real)
         self._check(os.fspath(path), real, is_known, expected)
@@ -149,6 +157,7 @@ class KnownFiles:
         Raises:
             StaleError: as :meth:`check_fresh`; nothing is written then.
             ToolError: if it is read-only or cannot be written.
+            RefusedError: if it is outside, or a link has come in its way.
         """
         self.check_fresh(path)
         real = real_path(path)
@@ -157,7 +166,7 @@ class KnownFiles:
         return self._write(os.fspath(path), real, content, mode, known)
 
     def put(self, path: str | os.PathLike[str], content: bytes, *, mode: int | None = None) -> Written:
-        """As :meth:`write`, whatever the file holds now: for an undo, which has looked before."""
+        """As :meth:`write`, whatever the file holds now and wherever it is: for an undo, which looked."""
         return self._write(os.fspath(path), real_path(path), content, mode, None)
 
     def _write(
@@ -175,15 +184,15 @@ class KnownFiles:
                 self._known[real] = new
                 return Written(real, False, new)
             check_writable(real)
+            with self._held(real, make=True, is_undo=known is None) as held:
 
-            def last_moment() -> None:
-                if known is not None:
-                    self._check(shown, real, *known)
-                # A watcher may see the change before this method ends.
-                self._note_own(real, new)
+                def last_moment() -> None:
+                    if known is not None:
+                        self._check(shown, held, *known)
+                    # A watcher may see the change before this method ends.
+                    self._note_own(real, new)
 
-            _make_folder(real.parent)
-            write_atomically(real, data, mode=mode, before=last_moment)
+                write_atomically(held, data, mode=mode, before=last_moment)
             self._known[real] = new
         return Written(real, True, new)
 
@@ -191,14 +200,17 @@ class KnownFiles:
         """Delete a file that is as the agent knows it.
 
         Raises:
-            StaleError: as :meth:`check_fresh`.
+            StaleError, RefusedError: as :meth:`check_fresh`.
             ToolError: if it is not there, is read-only, or cannot be deleted.
         """
         self.check_fresh(path)
-        self.take_away(path)
+        self._take_away(path, is_undo=False)
 
     def take_away(self, path: str | os.PathLike[str]) -> None:
-        """As :meth:`delete`, whatever the file holds now: for an undo, which has looked before."""
+        """As :meth:`delete`, whatever the file holds now and wherever it is: for an undo, which looked."""
+        self._take_away(path, is_undo=True)
+
+    def _take_away(self, path: str | os.PathLike[str], *, is_undo: bool) -> None:
         real = real_path(path)
         with self._lock:
             if not os.path.lexists(real):
@@ -206,14 +218,35 @@ class KnownFiles:
             check_writable(real)
             self._note_own(real, None)
             try:
-                real.unlink()
-                sync_folder(real.parent)
+                with self._held(real, make=False, is_undo=is_undo) as held:
+                    held.unlink()
+                    sync_folder(held.parent)
             except OSError as error:
                 self._own[real].pop()
                 raise ToolError(
                     f"cannot delete {os.fspath(path)!r}: {error.strerror or error}; it is still there"
                 ) from error
             self._known[real] = None
+
+    @contextlib.contextmanager
+    def _held(self, real: Path, *, make: bool, is_undo: bool) -> Iterator[Path]:
+        """A path to a file that no link can come in the way of.
+
+        What is undone may be in a folder that was opened to the agent in an earlier process only.
+        """
+        place: Place | None = None
+        try:
+            place = self._territory.at(real)
+        except RefusedError:
+            if not is_undo:
+                raise
+        if place is None:
+            if make:
+                _make_folder(real.parent)
+            yield real
+            return
+        with self._territory.held(place, make=make) as held:
+            yield held
 
     def _note_own(self, real: Path, new: str | None) -> None:
         self._own.setdefault(real, deque(maxlen=_KEPT_WRITES)).append(new)

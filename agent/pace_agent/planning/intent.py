@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+ANSWER_ONLY = "All files stay as they are."
+"""A sentence that makes any prompt a question."""
+
 _EDIT = (
     "adapt add adjust allow append apply avoid build bump catch change check clean convert correct "
     "create debug decrease define delete deprecate disable drop enable ensure escape expose extend "
@@ -69,7 +72,9 @@ class Rename:
 
 
 def is_question(prompt: str) -> bool:
-    """Whether a prompt asks for an answer only: none of its sentences asks for a change."""
+    """Whether a prompt asks for an answer only: it says so, or none of its sentences asks for a change."""
+    if ANSWER_ONLY in prompt:
+        return True
     text = _FENCED.sub(" ", prompt)
     asks = False
     for sentence in _SENTENCE.split(text):

@@ -89,11 +89,24 @@ def _plain(prompt: str, named: References, index: RepositoryIndex, *, edits: boo
         (*dict.fromkeys(one.path for one in own), *(path for path in files if path not in reads), *made),
         _names(own),
         reads=tuple(dict.fromkeys([*reads, *others]))[:_MOST_READS],
+        at_lines=_at_lines(own, index),
     )
 
 
 def _names(places: Sequence[Place]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.name for one in places if one.symbol))
+
+
+def _at_lines(places: Sequence[Place], index: RepositoryIndex) -> tuple[tuple[str, int], ...]:
+    """First lines of places that are one of several definitions of their name in their file."""
+    found = []
+    for name in _names(places):
+        meant = [one for one in places if one.name == name]
+        facts = index.facts_of(meant[0].path)
+        there = [one for one in facts.definitions if one.symbol == meant[0].symbol] if facts else []
+        if len(meant) == 1 and len(there) > 1:
+            found.append((name, meant[0].first))
+    return tuple(found)
 
 
 # Renaming
@@ -118,17 +131,14 @@ def _renaming(prompt: str, index: RepositoryIndex) -> list[PlannedStep]:
     for user in found.users:
         if user.symbol:
             text = f"Use `{new}` in the place of `{old}` in `{user.symbol}`, in {user.path}"
-            steps.append(PlannedStep(text, (user.path,), (user.name,)))
+            at_lines = _at_lines([user], index)
+            steps.append(PlannedStep(text, (user.path,), (user.name,), old_name=old, at_lines=at_lines))
         else:
             lines.setdefault(user.path, []).append(user)
     for path, places in lines.items():
-        said = ", ".join(
-            str(one.first) if one.first == one.last else f"{one.first}-{one.last}" for one in places
-        )
-        text = f"Use `{new}` in the place of `{old}` in {path}, outside of its definitions (line {said})"
-        steps.append(
-            PlannedStep(text, (path,), reads=tuple(f"{path}:{one.first}-{one.last}" for one in places))
-        )
+        text = f"Use `{new}` in the place of `{old}` in {path}, outside of its definitions"
+        reads = tuple(f"{path}:{one.first}-{one.last}" for one in places)
+        steps.append(PlannedStep(text, (path,), reads=reads, old_name=old))
     steps = list(dict.fromkeys(steps))
     if len(steps) <= _MOST_RENAMED:
         return steps
@@ -138,7 +148,7 @@ def _renaming(prompt: str, index: RepositoryIndex) -> list[PlannedStep]:
     return [
         *definitions,
         *(
-            PlannedStep(f"Use `{new}` in the place of `{old}` everywhere in {path}", (path,))
+            PlannedStep(f"Use `{new}` in the place of `{old}` everywhere in {path}", (path,), old_name=old)
             for path in by_file
         ),
     ]
@@ -172,7 +182,13 @@ def _repairs(
                 else f"line {place.first} of {place.path}"
             )
             text = f"{what}{said}. The likely place is {where}"
-            step = PlannedStep(text, (place.path,), _names([place]), reads=tuple(dict.fromkeys(reads)))
+            step = PlannedStep(
+                text,
+                (place.path,),
+                _names([place]),
+                reads=tuple(dict.fromkeys(reads)),
+                at_lines=_at_lines([place], index),
+            )
             steps.setdefault(place.name, step)
     found = list(steps.values())
     return found[:_MOST_REPAIRS]

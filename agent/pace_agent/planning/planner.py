@@ -289,7 +289,9 @@ def _document(parsed: Parsed, text: str) -> object:
     for call in parsed.calls:
         if call.name == "plan":
             return dict(call.arguments)
-    try:
-        return json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        return None
+    for written in (parsed.text, text):  # held to an object, it wrote that alone
+        try:
+            return json.loads(written, strict=False)
+        except (ValueError, RecursionError):
+            continue
+    return None

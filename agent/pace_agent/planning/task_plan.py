@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+from pace_agent.editing.line_moves import LineMove
 from pace_agent.events import StepState, StepView
 from pace_agent.planning.planned_step import PlannedStep
 
@@ -60,6 +61,11 @@ class TaskPlan:
         if running and new:
             new[0].state, new[0].reads = "running", running[0].reads
         self.steps = [*kept, *(new or running)]
+
+    def move_lines(self, path: str, move: LineMove) -> None:
+        """Have the steps still to do name the lines of a file as they are after an edit."""
+        for step in self.waiting:
+            step.planned = step.planned.moved(path, move)
 
     def views(self) -> tuple[StepView, ...]:
         """All steps as they are shown."""

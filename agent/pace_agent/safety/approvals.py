@@ -10,11 +10,13 @@ from typing import Any
 
 import platformdirs
 
+from pace_agent.files.folder_identity import identity_from, identity_of
 from pace_agent.files.private_file import UnusableFileError, changing, read_private, write_private
 from pace_agent.shell.words import names
 from pace_agent.shell.wrappers import SHELLS
+from pace_local.errors import StorageError
 
-_FORMAT = 1
+_FORMAT = 2
 _MOST_WORDS = 64
 
 _SUBCOMMANDS = names(
@@ -93,10 +95,11 @@ class ProjectApprovals:
     """The approvals of one project, in a file that is its user's alone.
 
     A broken file counts as empty, and :attr:`warnings` says so; it is replaced when something is approved.
+    So is one of another folder, also of one that was at the same path: that held another project.
 
     Args:
         path: of the file.
-        repository: the project's folder, resolved; a file of another project counts as empty.
+        repository: the project's folder, resolved.
     """
 
     def __init__(self, path: Path, repository: Path) -> None:
@@ -112,9 +115,19 @@ class ProjectApprovals:
                 return frozenset()
             entries = content.get("approvals")
             if content.get("format") != _FORMAT or not isinstance(entries, list):
-                raise UnusableFileError(f"{self.path} is no file of approvals; delete it, or put it right")
+                raise UnusableFileError(
+                    f"{self.path} is no file of approvals of format {_FORMAT}; delete it, or approve anew"
+                )
             if content.get("folder") != str(self.repository):
                 raise UnusableFileError(f"{self.path} is for another folder, {content.get('folder')!r}")
+            known = identity_from(content)
+            if known is None or not identity_of(self.repository).is_same(known):
+                raise UnusableFileError(
+                    f"{self.path} is for another folder that was {self.repository} before"
+                )
+        except OSError as error:
+            self._warn(f"{self.repository}: {error.strerror or error}; the project has no approvals")
+            return frozenset()
         except UnusableFileError as error:
             self._warn(f"{error}; the project has no approvals")
             return frozenset()
@@ -127,12 +140,18 @@ class ProjectApprovals:
         """Remember further approvals.
 
         Raises:
-            StorageError: if they cannot be written down.
+            StorageError: if they cannot be written down, or the project's folder is gone.
         """
         with changing(self.path):
             every = sorted({*self.read(), *approvals}, key=lambda each: (each.tool, each.prefix))
             entries = [{"tool": each.tool, "prefix": list(each.prefix)} for each in every]
-            content = {"format": _FORMAT, "folder": str(self.repository), "approvals": entries}
+            try:
+                identity = identity_of(self.repository).document()
+            except OSError as error:
+                raise StorageError(
+                    f"cannot approve for {self.repository}: {error.strerror or error}"
+                ) from error
+            content = {"format": _FORMAT, "folder": str(self.repository), **identity, "approvals": entries}
             write_private(self.path, content)
 
     def _warn(self, text: str) -> None:

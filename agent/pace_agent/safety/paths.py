@@ -1,13 +1,15 @@
 """Where the agent may read and write: the repository, and folders that the user named.
 
-A path is resolved first, symbolic links included, and judged by where it leads. Files are then opened from
-the root folder downwards, folder by folder, never through a link (``O_NOFOLLOW``): whoever replaces a folder
-by a link between the check and the use gets an error, not the file behind the link. Where the system has no
-``openat`` the resolved path is opened and checked again.
+A path is resolved first, symbolic links included, and judged by where it leads. Folders are then opened from
+the root downwards, one by one, never through a link (``O_NOFOLLOW``): whoever replaces a folder by a link
+between the check and the use gets an error, not the file behind the link. Files are read and written in the
+folder that was reached so; :class:`pace_agent.files.file_state.KnownFiles` does both. Where the system has
+no ``openat`` the resolved path is checked again, and used.
 """
 
 from __future__ import annotations
 
+import difflib
 import errno
 import os
 import stat
@@ -17,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pace_agent.errors import RefusedError, ToolError
-from pace_agent.files.atomic_write import write_atomically
 from pace_agent.safety.protected import HEADER_BYTES, folded, header_protection, protection
+from pace_local.models.progress import format_bytes
 
 LONGEST_PATH = 4096
 """Characters of a path."""
@@ -111,11 +113,23 @@ class Territory:
             resolved = Path(os.path.realpath(start / given))
         except (OSError, ValueError, RuntimeError) as error:
             raise ToolError(f"{path!r} cannot be a path: {error}; give one in the repository") from None
+        return self._place(
+            resolved, path, " (a link leads there)" if _leads_away(start / given, resolved) else ""
+        )
+
+    def at(self, path: Path) -> Place:
+        """The place of a path that is resolved already, and may have a name that nobody would give.
+
+        Raises:
+            RefusedError: if it is outside.
+        """
+        return self._place(path, str(path))
+
+    def _place(self, resolved: Path, given: str, how: str = "") -> Place:
         inside = self._inside(resolved)
         if inside is None:
-            how = " (a link leads there)" if _leads_away(start / given, resolved) else ""
             raise RefusedError(
-                f"{path!r} is outside of {self._shown_roots()}{how}; work inside, or ask for --add-dir"
+                f"{given!r} is outside of {self._shown_roots()}{how}; work inside, or ask for --add-dir"
             )
         root, parts = inside
         shown = os.path.join(*parts) if parts else "."
@@ -176,10 +190,14 @@ class Territory:
         with self.opened(place) as descriptor, open(descriptor, "rb", closefd=False) as file:
             try:
                 data = file.read(most + 1)
+                size = os.fstat(descriptor).st_size
             except OSError as error:
                 raise _failure(place, error, "read") from None
         if len(data) > most:
-            raise ToolError(f"{place.shown!r} has more than {most:,} bytes; read a part of it")
+            raise ToolError(
+                f"{place.shown!r} has {format_bytes(max(size, most + 1))}, "
+                f"more than the {format_bytes(most)} that are read of one file"
+            )
         return data
 
     @contextmanager
@@ -187,60 +205,27 @@ class Territory:
         """A path that leads to a place and nowhere else as long as it is held, for code that takes paths.
 
         On Linux its folder is held open, so that no link can come in its way; elsewhere it is checked again.
+        Whether it is protected is for :meth:`check` to say. In errors of the code that is run within, the
+        place's own path stands for the one that is held.
 
         Args:
             place: what to hold.
             make: whether to make the folders that it lacks.
 
         Raises:
-            RefusedError: if it is protected, or a link has come in its way.
+            RefusedError: if a link has come in its way.
             ToolError: if its folder is not there, or cannot be made.
         """
-        self.check(place)
         with self._parent(place, make=make) as (folder, name):
             if isinstance(folder, str):
                 yield Path(folder, name)
-            else:
-                through = Path(f"/proc/self/fd/{folder}")
-                yield through / name if through.is_dir() else place.path
-
-    def write(self, place: Place, data: bytes) -> None:
-        """Replace a file's content, or make the file and the folders that it lacks; see `write_atomically`.
-
-        Raises:
-            RefusedError: if it is protected, or a link has come in its way.
-            ToolError: if it cannot be written.
-        """
-        if not place.parts:
-            raise ToolError(f"{place.shown!r} is a folder; give the path of a file")
-        with self.held(place, make=True) as path:
+                return
+            through = Path(f"/proc/self/fd/{folder}")
+            held = through / name if through.is_dir() else place.path
             try:
-                mode = os.lstat(path).st_mode
-            except FileNotFoundError:
-                mode = stat.S_IFREG
-            except OSError as error:
-                raise _failure(place, error, "write") from None
-            if stat.S_ISLNK(mode):
-                raise _became_link(place)
-            if not stat.S_ISREG(mode):
-                raise ToolError(f"{place.shown!r} is no regular file; give the path of a file")
-            try:
-                write_atomically(path, data)
+                yield held
             except ToolError as error:
-                raise ToolError(str(error).replace(str(path), place.shown)) from None
-
-    def remove(self, place: Place) -> None:
-        """Delete a file.
-
-        Raises:
-            RefusedError: if it is protected, or a link has come in its way.
-            ToolError: if it is not there or cannot be deleted.
-        """
-        with self.held(place) as path:
-            try:
-                path.unlink()
-            except OSError as error:
-                raise _failure(place, error, "delete") from None
+                raise type(error)(str(error).replace(str(held), str(place.path))) from error
 
     @contextmanager
     def _parent(self, place: Place, *, make: bool = False) -> Iterator[tuple[int | str, str]]:
@@ -351,9 +336,20 @@ def _became_link(place: Place) -> RefusedError:
     return RefusedError(f"{place.shown!r} has become a link since it was looked up; look again")
 
 
+def _nearest(place: Place) -> str:
+    """What a path that leads nowhere may have been meant for."""
+    try:
+        names = sorted(os.listdir(place.path.parent))
+    except OSError:
+        return "; there is no such folder either"
+    close = difflib.get_close_matches(place.path.name, names, n=1)
+    meant = os.path.join(os.path.dirname(place.shown), *close)
+    return f"; did you mean {meant!r}?" if close else "; list its folder"
+
+
 def _failure(place: Place, error: OSError, what: str) -> ToolError | RefusedError:
     if isinstance(error, FileNotFoundError):
-        return ToolError(f"no such file: {place.shown!r}; list its folder")
+        return ToolError(f"no such file: {place.shown!r}{_nearest(place)}")
     if isinstance(error, NotADirectoryError):
         return ToolError(f"no such file: {place.shown!r}; a part of that path is a file, not a folder")
     if isinstance(error, IsADirectoryError):

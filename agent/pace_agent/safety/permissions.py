@@ -76,6 +76,9 @@ class Request:
     command: str | None = None
     """The shell command, for running."""
 
+    about: str = ""
+    """What else tells it from others: the hash of what a file would hold, or a tool's arguments."""
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -119,8 +122,11 @@ class Permissions:
 
     @property
     def warnings(self) -> list[str]:
-        """What was wrong with the project's file of approvals, for the user to see."""
-        return [] if self._project is None else self._project.warnings
+        """What is wrong with the project's file of approvals, for the user to see."""
+        if self._project is None:
+            return []
+        self._project.read()
+        return self._project.warnings
 
     @property
     def approvals(self) -> frozenset[Approval]:
@@ -194,9 +200,16 @@ class Permissions:
             self._project.add(granted)
 
     def refuse(self, request: Request) -> None:
-        """Remember the user's no, for the session: the same request is not asked about again."""
+        """Remember the user's no: the same request is not asked about again.
+
+        To a command it holds for the session, to a change until :meth:`forget_refused_changes`.
+        """
         self._refused.add(request)
         self._once = [each for each in self._once if each != request]
+
+    def forget_refused_changes(self) -> None:
+        """Ask again about changes of files that were refused: the user may want them now."""
+        self._refused = {each for each in self._refused if each.action is not Action.WRITE}
 
     def _judged(self, request: Request) -> Decision:
         if request.action is Action.NOTHING:

@@ -109,7 +109,7 @@ class Journal:
         """Journal a write and make it, as :meth:`KnownFiles.write`; what changes nothing leaves no entry.
 
         Raises:
-            StaleError, ToolError: as that; then nothing is changed.
+            StaleError, ToolError, RefusedError: as that; then nothing is changed.
             StorageError: if the content before cannot be kept; then nothing is changed.
         """
         data = content if isinstance(content, bytes) else content.to_bytes()
@@ -291,8 +291,8 @@ def _missing(path: Path) -> list[Path]:
 
 
 def _is_other(path: Path) -> bool:
-    """Whether something that is no file has taken a file's place."""
-    return os.path.lexists(path) and (path.is_symlink() or not path.is_file())
+    """Whether something that is no file has taken a file's place, or a link leads elsewhere on the way."""
+    return Path(os.path.realpath(path)) != path or (os.path.lexists(path) and not path.is_file())
 
 
 def _is_same(now: State | None, target: State | None) -> bool:

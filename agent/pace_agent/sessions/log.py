@@ -34,6 +34,7 @@ from pace_agent.sessions.places import (
     write_head,
 )
 from pace_local.errors import ConfigError, FileError, InputError
+from pace_local.sessions.folder import log_path
 from pace_local.sessions.lock import Holder, SessionLock, holder_of
 from pace_local.sessions.log import OpenFile
 from pace_local.sessions.log_file import LogFile, failure
@@ -161,6 +162,15 @@ class SessionFolder:
         except BaseException:
             lock.release()
             raise
+
+    def check_begun(self) -> None:
+        """Refuse a session that was ended before the library's own session in it began.
+
+        Raises:
+            FileError: if it was.
+        """
+        if not _has_begun(self.path):
+            raise FileError(_never_begun(self.path))
 
     @property
     def journal(self) -> Path:
@@ -303,9 +313,19 @@ def _summary(folder: Path) -> Summary:
         holder = holder_of(folder / LOCK)
         first, prompts = count_prompts(folder / EVENTS)
         used = (folder / EVENTS).stat().st_mtime
-        return Summary(folder.name, head.repository, first, prompts, head.started, used, holder)
+        # Where a process has it, it may yet begin.
+        problem = "" if holder is not None or _has_begun(folder) else _never_begun(folder)
+        return Summary(folder.name, head.repository, first, prompts, head.started, used, holder, problem)
     except (InputError, OSError) as error:
         return replace(summary, problem=str(error))
+
+
+def _has_begun(folder: Path) -> bool:
+    return log_path(folder / KV).exists()
+
+
+def _never_begun(folder: Path) -> str:
+    return f"session {folder.name} was ended before it began; `pace history delete {folder.name}` deletes it"
 
 
 def delete(name: str, *, root: Path | None = None) -> None:

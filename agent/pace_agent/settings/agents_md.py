@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import codecs
 import os
+import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -82,6 +84,7 @@ def read_instructions(
     folder: str | os.PathLike[str] = ".",
     *,
     is_trusted: bool,
+    also: Callable[[Path], bool] = lambda folder: False,
     user_file: Path | None = None,
     most_bytes: int = MOST_BYTES,
 ) -> Instructions:
@@ -89,10 +92,14 @@ def read_instructions(
 
     If they are too long, the user's own are kept first, then those of the deepest folder.
 
+    Trust is for one folder. What stands above it is read as well if it is by whom the folder is by, or by the
+    user, and nobody else could have put it there.
+
     Args:
         repository: its root.
         folder: in it; a relative path starts from the root.
-        is_trusted: whether the user trusts the repository; else only their own instructions are read.
+        is_trusted: whether the user trusts the folder; else only their own instructions are read.
+        also: whether they trust another one, resolved, that is above it.
         user_file: the user's own; None: ``AGENTS.md`` in their config folder.
         most_bytes: of all together, in UTF-8.
 
@@ -104,7 +111,8 @@ def read_instructions(
     own = config_path().with_name(NAME) if user_file is None else user_file
     found = [_read_own(own, most_bytes, warnings)]
     territory = Territory(repository)
-    parts = territory.find(os.fspath(folder)).parts
+    place = territory.find(os.fspath(folder))
+    parts = place.parts
     seen: set[Path] = set()
     for depth in range(len(parts) + 1):
         path = "/".join((*parts[:depth], NAME))
@@ -112,6 +120,13 @@ def read_instructions(
             continue
         if not is_trusted:
             warnings.append(f"{path} is not used: the folder is not trusted")
+            continue
+        above = territory.repository.joinpath(*parts[:depth])
+        if depth < len(parts) and not also(above) and not _is_from(place.path, above):
+            warnings.append(
+                f"{path} is not used: others than you, or whom {place.path} belongs to, may have put it into "
+                f"{above}; trust that folder too"
+            )
             continue
         found.append(_read_in(territory, path, most_bytes, seen, warnings))
     return _fitted([each for each in found if each is not None], most_bytes, warnings)
@@ -138,6 +153,18 @@ def changed(before: Instructions, after: Instructions) -> str | None:
     if not blocks:
         return None
     return "\n\n".join(["The instructions have changed; this holds from now on.", *blocks])
+
+
+def _is_from(trusted: Path, above: Path) -> bool:
+    """Whether the AGENTS.md of a folder above a trusted one is by the user, or by that one's owner."""
+    if os.name != "posix":
+        return True
+    try:
+        owners = {os.geteuid(), os.stat(trusted).st_uid}
+        found = [os.stat(path) for path in (above, above / NAME)]
+    except OSError:
+        return False
+    return all(each.st_uid in owners and not each.st_mode & stat.S_IWOTH for each in found)
 
 
 def _read_own(path: Path, most: int, warnings: list[str]) -> _Found | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import platformdirs
 
+from pace_agent.files.folder_identity import FolderIdentity, identity_from, identity_of
 from pace_agent.files.private_file import UnusableFileError, changing, read_private, write_private
 from pace_local.errors import FileError
 
@@ -36,8 +37,7 @@ class TrustedFolder:
     path: Path
     """Resolved."""
 
-    device: int
-    inode: int
+    identity: FolderIdentity
     since: float
     """When, in seconds since 1970."""
 
@@ -45,10 +45,9 @@ class TrustedFolder:
     def is_there(self) -> bool:
         """Whether the same folder is still under its path."""
         try:
-            status = os.stat(self.path)
+            return identity_of(self.path).is_same(self.identity)
         except OSError:
             return False
-        return (status.st_dev, status.st_ino) == (self.device, self.inode)
 
 
 def trust_path() -> Path:
@@ -94,8 +93,7 @@ class TrustStore:
         resolved = Path(os.path.realpath(Path(folder).expanduser()))
         if not resolved.is_dir():
             raise FileError(f"{os.fspath(folder)!r} is no folder; give the one to trust")
-        status = os.stat(resolved)
-        entry = TrustedFolder(resolved, status.st_dev, status.st_ino, self._clock())
+        entry = TrustedFolder(resolved, identity_of(resolved), self._clock())
         with changing(self.path):
             self._write({**self._read(), resolved: entry})
         return entry
@@ -137,7 +135,7 @@ class TrustStore:
 
     def _write(self, folders: dict[Path, TrustedFolder]) -> None:
         entries = [
-            {"path": str(each.path), "device": each.device, "inode": each.inode, "since": each.since}
+            {"path": str(each.path), **each.identity.document(), "since": each.since}
             for each in folders.values()
         ]
         write_private(self.path, {"format": _FORMAT, "folders": entries})
@@ -146,9 +144,9 @@ class TrustStore:
 def _entry(content: Any) -> TrustedFolder | None:
     if not isinstance(content, dict):
         return None
-    path, device, inode, since = (content.get(name) for name in ("path", "device", "inode", "since"))
+    path, since, identity = content.get("path"), content.get("since"), identity_from(content)
     if not isinstance(path, str) or not os.path.isabs(path) or "\0" in path:
         return None
-    if type(device) is not int or type(inode) is not int or not isinstance(since, (int, float)):
+    if identity is None or not isinstance(since, (int, float)):
         return None
-    return TrustedFolder(Path(path), device, inode, float(since))
+    return TrustedFolder(Path(path), identity, float(since))

@@ -32,7 +32,7 @@ def make(bench: Workbench) -> Tool:
         before: SourceText | None = None
         if place.path.exists():
             bench.files.check_fresh(place.path)
-            before = bench.files.read(place.path)
+            _, before = bench.open(path)
             if is_elided(content) and not is_elided(before.text):
                 raise ToolError(
                     f"the content of {place.shown!r} leaves lines out; write all of it, or use edit"

@@ -15,6 +15,10 @@ from pace_agent.repository.walk import shown
 Kind = Literal["created", "modified", "deleted", "moved"]
 _LONGEST_COMPARED = 3_000
 """Lines between the common start and end of two texts; beyond it, comparing them takes seconds."""
+_CONTEXT = 2
+"""Lines around a change that a diff shows."""
+_Opcode = tuple[str, int, int, int, int]
+"""As :mod:`difflib` has it: what to do, and which lines of the old and the new part."""
 _EDITOR_FILE = re.compile(
     r"""
     .*~                              # backups: Emacs, Vim, gedit, Kate
@@ -146,19 +150,21 @@ def _change(path: str, file: _Followed) -> Change | None:
     return Change("modified", path, file.digest, None, file.old_digest, file.own)
 
 
-def diff_of(path: str, old_text: str | None, new_text: str | None, limit: int = 2_000) -> str:
-    """What changed in a file, to be read by a model: a unified diff, or a notice in its place.
+def diff_of(path: str, old_text: str | None, new_text: str | None, limit: int | None = 2_000) -> str:
+    """What changed in a file: a unified diff, or a notice in its place.
 
     Args:
         path: of the file.
         old_text: before; None if it was not there.
         new_text: now; None if it is gone.
-        limit: characters of a diff; a longer one is replaced by a notice with the numbers of lines.
+        limit: characters of a diff; a longer one is replaced by a notice with the numbers of lines. None: it
+            is never left out, however long or binary, for a person who decides about it; where comparing
+            would take seconds, all lines between the common start and end are shown as removed and added.
     """
     name = shown(path)
     if old_text == new_text:
         return f"{name}: unchanged"
-    if "\0" in (old_text or "") or "\0" in (new_text or ""):
+    if limit is not None and ("\0" in (old_text or "") or "\0" in (new_text or "")):
         return f"{name}: a binary file, changed"
     if new_text is None:
         return f"{name}: deleted"
@@ -170,19 +176,34 @@ def diff_of(path: str, old_text: str | None, new_text: str | None, limit: int = 
     start = _common(old, new)
     end = _common(old[start:][::-1], new[start:][::-1])
     changed_old, changed_new = len(old) - start - end, len(new) - start - end
-    if max(changed_old, changed_new) <= _LONGEST_COMPARED and min(changed_old, changed_new) * 2 <= limit:
+    is_comparable = max(changed_old, changed_new) <= _LONGEST_COMPARED
+    if limit is None or (is_comparable and min(changed_old, changed_new) * 2 <= limit):
         # Only the part between the common start and end is compared, with its context.
-        first = max(0, start - 2)
-        text = _unified(
-            name, old[first : len(old) - max(0, end - 2)], new[first : len(new) - max(0, end - 2)], first
-        )
-        if len(text) <= limit:
+        first = max(0, start - _CONTEXT)
+        rest = max(0, end - _CONTEXT)
+        parts = old[first : len(old) - rest], new[first : len(new) - rest]
+        if is_comparable:
+            opcodes = difflib.SequenceMatcher(None, *parts, autojunk=False).get_grouped_opcodes(_CONTEXT)
+            text = _unified(name, *parts, first, opcodes)
+        else:
+            text = _unified(name, *parts, first, [_replaced(*parts, start - first, end - rest)])
+        if limit is None or len(text) <= limit:
             return text
     verb = "created" if old_text is None else "changed"
     return (
         f"{name}: {verb}, too much to show: {changed_old} lines from line {start + 1} on"
         f" are now {changed_new}; read it again"
     )
+
+
+def _replaced(old: Sequence[str], new: Sequence[str], before: int, behind: int) -> list[_Opcode]:
+    """All replaced but for so many lines at the start and the end, as difflib has it."""
+    ends = len(old) - behind, len(new) - behind
+    return [
+        ("equal", 0, before, 0, before),
+        ("replace", before, ends[0], before, ends[1]),
+        ("equal", ends[0], len(old), ends[1], len(new)),
+    ]
 
 
 def _lines(text: str) -> list[str]:
@@ -200,10 +221,12 @@ def _common(old: Sequence[str], new: Sequence[str]) -> int:
     return count
 
 
-def _unified(name: str, old: Sequence[str], new: Sequence[str], skipped: int) -> str:
+def _unified(
+    name: str, old: Sequence[str], new: Sequence[str], skipped: int, groups: Iterable[Sequence[_Opcode]]
+) -> str:
     """A unified diff of two parts that start behind ``skipped`` lines."""
     parts = [f"--- {name}\n+++ {name}\n"]
-    for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(2):
+    for group in groups:
         old_range = _range(group[0][1] + skipped, group[-1][2] + skipped)
         new_range = _range(group[0][3] + skipped, group[-1][4] + skipped)
         parts.append(f"@@ -{old_range} +{new_range} @@\n")

@@ -17,6 +17,7 @@ from typing import Protocol
 from pace_agent.errors import StaleError
 from pace_agent.events import AgentEvent, Changed
 from pace_agent.headless import Runs
+from pace_agent.planning.intent import ANSWER_ONLY
 from pace_agent.reporting.event_lines import counted, diff_lines
 from pace_agent.repository.ignoring import Ignoring
 from pace_agent.repository.walk import Walk, shown
@@ -134,9 +135,12 @@ class CommentWatch:
             self._say(f"{shown(request.path)}:{request.line} {what}{words}")
             # No part of the prompt: a path that the code names is not one that the user names.
             self._agent.note(place_of(request, text))
+            alike = self._count(request)
             with self._mode_for(request):
                 is_done = self._ask(prompt_of(request), self._hear)
-            if is_done:
+            if is_done and self._count(request) < alike:  # the run has removed it: what is left is another
+                self._forget(request)
+            elif is_done:
                 self._remove(request)
             elif not self._stopped():
                 self._say(f"{shown(request.path)}: not done; change the comment to have it tried again")
@@ -145,16 +149,16 @@ class CommentWatch:
         """Requests of a file that were not known; what is not there any more is forgotten."""
         text = self._read(path)
         requests = find_requests(path, text) if text is not None else []
-        left = Counter(request.raw for request in requests) & self._known.get(path, Counter())
+        left = Counter(request.key for request in requests) & self._known.get(path, Counter())
         new = []
         for request in requests:
-            if left[request.raw] > 0:
-                left[request.raw] -= 1
+            if left[request.key] > 0:
+                left[request.key] -= 1
             elif not self._is_written_by_agent(request):
                 new.append(request)
         self._known.pop(path, None)
         if requests:
-            self._known[path] = Counter(request.raw for request in requests)
+            self._known[path] = Counter(request.key for request in requests)
         return new
 
     def _hear(self, event: AgentEvent) -> None:
@@ -178,10 +182,14 @@ class CommentWatch:
     def _current(self, request: Request) -> tuple[Request, str] | None:
         """A request where it stands now, with the file's text; None if it is gone."""
         text = self._read(request.path)
-        same = [one for one in find_requests(request.path, text or "") if one.raw == request.raw]
+        same = _alike(request, text)
         if text is None or not same:
             return None
         return min(same, key=lambda one: abs(one.line - request.line)), text
+
+    def _count(self, request: Request) -> int:
+        """How many requests like one its file holds."""
+        return len(_alike(request, self._read(request.path)))
 
     def _remove(self, request: Request) -> None:
         """Take the comment of a request that is done out of its file, unless it is gone already."""
@@ -201,8 +209,8 @@ class CommentWatch:
     def _forget(self, request: Request) -> None:
         """The same comment, written once more, is a new request."""
         known = self._known.get(request.path)
-        if known is not None and known[request.raw] > 0:
-            known[request.raw] -= 1
+        if known is not None and known[request.key] > 0:
+            known[request.key] -= 1
 
     def _read(self, path: str) -> str | None:
         """The text of a file that may ask for something; None of any other."""
@@ -233,6 +241,11 @@ class CommentWatch:
                 self._agent.mode = mode
 
 
+def _alike(request: Request, text: str | None) -> list[Request]:
+    """The requests of a text that are like one: those of its file that it cannot be told from."""
+    return [one for one in find_requests(request.path, text or "") if one.key == request.key]
+
+
 def place_of(request: Request, text: str) -> str:
     """The lines around a request, with their numbers.
 
@@ -258,6 +271,6 @@ def prompt_of(request: Request) -> str:
         tail = "Make that change. Leave the comment itself as it is: it is removed when you are done."
     else:
         head = f"A comment in {request.path}, {where}, asks a question:"
-        tail = "Answer the question in words. All files stay as they are."
+        tail = f"Answer the question in words. {ANSWER_ONLY}"
     words = request.text or "(it says nothing more; the code around it shows what is meant)"
     return f"{head}\n\n{words}\n\n{tail}\n"

@@ -44,6 +44,11 @@ class Request:
     raw: str
     """All of the comment as it stands there, lines in between included."""
 
+    @property
+    def key(self) -> str:
+        """What it is known by: the same for a comment that was only indented anew."""
+        return "\n".join(line.strip() for line in self.raw.split("\n"))
+
 
 @dataclass(frozen=True)
 class _Comment:
@@ -96,7 +101,7 @@ def without_comment(text: str, found: Request) -> str:
     A comment alone on its lines goes with them; behind code it goes with the blanks before it. The text may
     have changed elsewhere since the request was found; if the comment is gone, it is returned as it is.
     """
-    candidates = [one for one in find_requests(found.path, text) if one.raw == found.raw]
+    candidates = [one for one in find_requests(found.path, text) if one.key == found.key]
     if not candidates:
         return text
     request = min(candidates, key=lambda one: (abs(one.line - found.line), one.line))

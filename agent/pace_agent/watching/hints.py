@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 _MOST = 2_000
 """Paths held; where there are more, everything is looked at."""
-_LONGEST_BUSY = 30.0
+LONGEST_BUSY = 30.0
 """Seconds that a command which is changing the checkout is waited for, whatever the longest wait is."""
 
 
@@ -110,7 +110,7 @@ class Hints:
                 now = time.monotonic()
                 due = min(self._last + quiet, self._first + longest)
                 if now >= due:
-                    if now >= self._first + max(longest, _LONGEST_BUSY) or not is_busy():
+                    if now >= self._first + max(longest, LONGEST_BUSY) or not is_busy():
                         break
                     due = now + quiet
                 self._changed.wait(due - now)

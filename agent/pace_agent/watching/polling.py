@@ -35,6 +35,10 @@ class Polling:
         """Until the next scan is due; 0 if it is."""
         return max(0.0, self._next - time.monotonic())
 
+    def put_off(self, seconds: float) -> None:
+        """Have the next scan no earlier than in so many seconds."""
+        self._next = max(self._next, time.monotonic() + seconds)
+
     def scanned(self, took: float) -> None:
         """Note that a scan has ended."""
         self._next = time.monotonic() + max(self._seconds, took / _SHARE)

@@ -31,13 +31,13 @@ class Excerpt:
     """From the repository, with ``/``; absolute in another folder."""
 
     first: int
-    """Line, from 1."""
+    """Line, from 1; 0: the outline of the file, which holds no lines."""
 
     last: int
-    """Inclusive; ``first - 1``: no lines."""
+    """Inclusive; ``first - 1``: no lines; 0 of an outline."""
 
     text_hash: str
-    """Of the lines, whatever their ends are."""
+    """Of the lines, whatever their ends are; of an outline, of all lines that it was made from."""
 
     line_sum: int
     """Sum of what each line is known by: where it is another, these lines need not be compared."""
@@ -52,9 +52,9 @@ class Excerpt:
         Args:
             segment: that holds them.
             path: of their file.
-            first: line, from 1.
+            first: line, from 1; 0: an outline of the file was read.
             last: inclusive.
-            content: the lines as they stand in the file.
+            content: the lines as they stand in the file; of an outline, all of them.
             whole: whether these are all.
         """
         lines = _plain_lines(content)
@@ -100,7 +100,7 @@ class Excerpts:
     def holding(self, path: str, content: str) -> Excerpt | None:
         """The newest that holds exactly these lines and is not stale; None if there is none."""
         wanted = _hash(_plain_lines(content))
-        found = (one for one in reversed(self.of_path(path)) if one.text_hash == wanted)
+        found = (one for one in reversed(self.of_path(path)) if one.first and one.text_hash == wanted)
         return next((one for one in found if not self.is_stale(one.segment)), None)
 
     def overlapping(self, path: str, first: int, last: int) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ class Excerpts:
         """Compare a file's excerpts with its text.
 
         Lines that stand elsewhere in it are not stale: their numbers are brought up to date. Those of a stale
-        one that are there again are as they were.
+        one that are there again are as they were. An outline is stale as soon as anything has changed.
 
         Args:
             path: of the file.
@@ -135,13 +135,10 @@ class Excerpts:
         sums = [0, *accumulate(map(_number, lines or ()))]
         found = []
         for one in excerpts:
-            place = None if lines is None else _place(one, lines, sums)
-            if place is not None:
+            now = None if lines is None else _now(one, lines, sums)
+            if now is not None:
                 self._stale.pop(one.segment, None)
-                assert lines is not None
-                count = one.last - one.first + 1
-                whole = one.whole and count == len(lines)
-                self._all[one.segment] = replace(one, first=place + 1, last=place + count, whole=whole)
+                self._all[one.segment] = now
             elif one.segment not in self._stale:
                 self._stale[one.segment] = False
                 found.append(one.segment)
@@ -189,6 +186,18 @@ class _Kept(Excerpt):
 
 
 _ADAPTER = TypeAdapter(_Kept)
+
+
+def _now(excerpt: Excerpt, lines: Sequence[str], sums: Sequence[int]) -> Excerpt | None:
+    """An excerpt as it stands in a file now; None if it does not. Arguments as for :func:`_place`."""
+    if not excerpt.first:
+        return excerpt if excerpt.text_hash == _hash(lines) else None
+    place = _place(excerpt, lines, sums)
+    if place is None:
+        return None
+    count = excerpt.last - excerpt.first + 1
+    whole = excerpt.whole and count == len(lines)
+    return replace(excerpt, first=place + 1, last=place + count, whole=whole)
 
 
 def _place(excerpt: Excerpt, lines: Sequence[str], sums: Sequence[int]) -> int | None:

@@ -17,7 +17,7 @@ from pace_agent.repository.ignoring import Ignoring
 from pace_agent.repository.snapshot import Snapshot
 from pace_agent.watching.batches import Batches
 from pace_agent.watching.changes import Batch, Change, batch_of
-from pace_agent.watching.hints import Hints, Noted
+from pace_agent.watching.hints import LONGEST_BUSY, Hints, Noted
 from pace_agent.watching.options import WatchOptions
 from pace_agent.watching.polling import Polling
 from pace_agent.watching.roots import count_folders, plan_roots
@@ -69,6 +69,7 @@ class Watcher:
         self._make = make
         self._identity = self._root_identity()
         self._polling: Polling | None = None
+        self._busy_since: float | None = None  # of polling: when git was first found at work without a pause
         self._head: Head | None = None
         self._find_git()
         self._snapshot = Snapshot(Ignoring(self.root), self._options.most_files)
@@ -161,7 +162,11 @@ class Watcher:
         elif self._identity is None:
             return
         elif self._polling is not None:
-            if self._polling.wait_seconds() <= 0 and not self._is_busy():
+            if self._polling.wait_seconds() > 0:
+                return
+            if self._waits_for_git():
+                self._polling.put_off(_LOOK_SECONDS)
+            else:
                 self._scan(Ignoring(self.root))
         else:
             if not self._events.is_whole:
@@ -284,6 +289,15 @@ class Watcher:
 
     def _is_busy(self) -> bool:
         return self._git is not None and self._git.is_busy
+
+    def _waits_for_git(self) -> bool:
+        """Whether a command changes the checkout, and may still end soon; else its lock was left behind."""
+        if not self._is_busy():
+            self._busy_since = None
+            return False
+        if self._busy_since is None:
+            self._busy_since = time.monotonic()
+        return time.monotonic() - self._busy_since < LONGEST_BUSY
 
     def _say_notes(self) -> None:
         for note in self._snapshot.notes:

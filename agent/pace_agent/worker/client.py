@@ -32,6 +32,10 @@ PROGRAM = (sys.executable, "-m", "pace_agent.worker")
 
 _TAIL_BYTES = 16_384
 _TAIL_LINES = 20
+_FATAL = "Fatal Python error"
+"""How what is printed of the stack begins when a native library crashes."""
+_LINES_BEFORE = 5
+"""Lines before that which are shown: what the library said."""
 _LONGEST_TAIL_LINE = 300
 _END_SECONDS = 1.2
 """In which a process ends that was told to; then it is made to."""
@@ -310,7 +314,13 @@ class _Process:
         except OSError:
             return []
         lines = [line.rstrip() for line in text.split("\n") if line.strip()]
-        return [in_one_line(line[:_LONGEST_TAIL_LINE]) for line in lines[-_TAIL_LINES:]]
+        first = max(0, len(lines) - _TAIL_LINES)
+        for place, line in enumerate(
+            lines[:first]
+        ):  # of a deep stack, how it begins says more than how it ends
+            if line.startswith(_FATAL):
+                first = max(0, place - _LINES_BEFORE)
+        return [in_one_line(line[:_LONGEST_TAIL_LINE]) for line in lines[first : first + _TAIL_LINES]]
 
 
 def _received(line: bytes) -> Received:

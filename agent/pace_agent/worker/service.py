@@ -20,6 +20,7 @@ from pace_agent.events import (
     Answer,
     Asked,
     Called,
+    Ended,
     Memory,
     Output,
     Returned,
@@ -105,6 +106,10 @@ class Service:
         self._current: _Task | None = None
         self._asked: int | None = None
         self._answer: Answer | None = None
+        self._has_ended = False
+        """Whether the run that goes on has said its end."""
+        self._called: Called | None = None
+        """A call that has not returned."""
         self._working_thread = 0
         self._view_is_due = False
         self._viewed_at = -_VIEW_SECONDS
@@ -241,32 +246,57 @@ class Service:
 
     def _do_task(self, agent: Agent, task: _Task) -> None:
         command = task.command
+        if isinstance(command, Prompt):
+            self._run(agent, command)
+            return
         try:
             if isinstance(command, Undo):
                 agent.undo()
-                self._reply(command.id)
-                return
-            if isinstance(command, RunCommand):
-                if not task.is_cancelled:
-                    agent.run_command(command.command)
-                self._reply(command.id)
-                return
-            run = agent.run(command.prompt)
+            elif not task.is_cancelled:
+                agent.run_command(command.command)
         except PaceError as error:
+            self._end_call(str(error))
             self._refuse(command.id, error)
-            return
-        self._reply(command.id)
+        else:
+            self._reply(command.id)
+
+    def _run(self, agent: Agent, command: Prompt) -> None:
+        """Work on a prompt, and say its end if nobody did: a screen waits for it."""
+        self._has_ended = False
+        began = time.monotonic()
+        problem = "it ended without a word"
         try:
+            try:
+                run = agent.run(command.prompt)
+            except PaceError as error:
+                if command.id is not None:
+                    self._refuse(command.id, error)
+                raise
+            self._reply(command.id)
             for _ in run:  # its events were heard
                 pass
-        except PaceError as error:
-            self._say(Problem(str(error)))
+        except PaceError as error:  # such as one of the log, which hears each event before this does
+            problem = str(error)
+            if self._has_ended:
+                self._say(Problem(problem))
+        if not self._has_ended:
+            self._called = None
+            self._say(Ended("failed", problem, 0, time.monotonic() - began))
         self._view_is_due = True
+
+    def _end_call(self, problem: str) -> None:
+        """Say the end of a call that has none."""
+        call, self._called = self._called, None
+        if call is not None:
+            self._say(Returned(call.id, call.tool, False, problem, 0.0))
 
     def _hear(self, event: AgentEvent) -> None:
         with self._changed:
             if isinstance(event, Asked):
                 self._asked, self._answer = event.id, None  # the answer may be here before anybody waits
+        self._has_ended |= isinstance(event, Ended)
+        if isinstance(event, (Called, Returned)):
+            self._called = event if isinstance(event, Called) else None
         self._say(event)
         if self._agent is None or threading.get_ident() != self._working_thread:
             return
