@@ -3,11 +3,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 from tui_pilot import ASKED, CALLED, RETURNED, answered, drive, settle, shown, until, write
 
 from pace_tui.app import PaceApp
-from pace_tui.grace import GRACE
+from pace_tui.grace import GRACE, Grace
 from pace_tui.screens.approval import ApprovalScreen
 from pace_tui.testing import FakeConnect, ended
 
@@ -41,25 +42,48 @@ def test_each_key_gives_its_answer(key: str, scope: str) -> None:
     drive(steps, runs=[answered(CALLED, ASKED, RETURNED)])
 
 
-def test_who_was_typing_does_not_approve_by_accident(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    clock = SimpleNamespace(monotonic=lambda: now)
-    monkeypatch.setattr("pace_tui.grace.time", clock)
+def test_keys_count_by_when_they_were_pressed_once_the_question_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Regression: keys that waited while a long diff was drawn were taken for answers to it."""
+    monkeypatch.setattr("pace_tui.grace.time", SimpleNamespace(monotonic=lambda: 100.0))
 
     async def steps(app: PaceApp, pilot: Pilot[int], connect: FakeConnect) -> None:
-        nonlocal now
-        await ask(app, pilot, wait=0)
-        for _ in range(4):  # each key makes the wait begin again
-            await pilot.press("y")
-            now += 1.0
-        await settle(app, pilot)
+        await ask(app, pilot)
+        # Before it was seen; in its grace; and then each key makes the wait begin again.
+        for pressed_at, key in ((40.0, "y"), (101.9, "n"), (103.0, "escape"), (104.0, "x"), (105.0, "y")):
+            event = events.Key(key, key if len(key) == 1 else None)
+            event.time = pressed_at
+            app.post_message(event)
+            await settle(app, pilot)
         assert connect.worker.told("answer") == []
-        now += 1.1
-        await pilot.press("y")
+        event = events.Key("y", "y")
+        event.time = 107.1
+        app.post_message(event)
         await settle(app, pilot)
         assert len(connect.worker.told("answer")) == 1
 
     drive(steps, runs=[answered(CALLED, ASKED, RETURNED)], grace=2.0)
+
+
+def test_no_key_counts_before_the_question_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[bool] = []
+
+    def begin(grace: Grace) -> None:
+        drawn.append("return sum(prices[1:])" in "\n".join(shown(asking[0])))
+
+    monkeypatch.setattr(Grace, "begin", begin)
+    asking: list[PaceApp] = []
+
+    async def steps(app: PaceApp, pilot: Pilot[int], connect: FakeConnect) -> None:
+        asking.append(app)
+        await ask(app, pilot)
+        assert drawn == [True]
+        await pilot.press("y", "a", "escape")  # it has not begun
+        await settle(app, pilot)
+        assert connect.worker.told("answer") == []
+
+    drive(steps, runs=[answered(CALLED, ASKED, RETURNED)], grace=0.0)
 
 
 def test_several_wait_in_order_and_each_has_a_grace_of_its_own() -> None:
@@ -88,14 +112,23 @@ def test_several_wait_in_order_and_each_has_a_grace_of_its_own() -> None:
     drive(steps)
 
 
-def test_no_with_what_to_do_instead() -> None:
+@pytest.mark.parametrize("leave", ["", "tab", "click"])
+def test_no_with_what_to_do_instead(leave: str) -> None:
+    """Regression: once the focus had left the field, its letters were keys that answered yes."""
+
     async def steps(app: PaceApp, pilot: Pilot[int], connect: FakeConnect) -> None:
         await ask(app, pilot)
         await pilot.press("t")
-        await write(pilot, "yes no")
+        await write(pilot, "no use")
+        if leave == "click":
+            await pilot.click("#approval-what")
+        elif leave:
+            await pilot.press(leave)
+        await write(pilot, " pytest, say yap")
+        assert connect.worker.told("answer") == []
         await pilot.press("enter")
         await settle(app, pilot)
-        answer = {"type": "answer", "id": 1, "scope": "no", "message": "yes no"}
+        answer = {"type": "answer", "id": 1, "scope": "no", "message": "no use pytest, say yap"}
         assert connect.worker.told("answer") == [answer]
 
     drive(steps, runs=[answered(CALLED, ASKED)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -9,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.app import App
 
 from pace_local.errors import ConfigError
 from pace_tui import cli, launch, open_command
 from pace_tui.connecting import connect_to
-from pace_tui.launch import Launch
+from pace_tui.launch import Launch, exit_code
 
 
 @pytest.fixture(autouse=True)
@@ -126,3 +128,18 @@ def test_what_the_process_is_started_with(
     monkeypatch.setattr("pace_agent.worker.client.Worker", Fake)
     connect_to(["--repo", "r"], is_kept=is_kept)(options, lambda received: None)
     assert seen == ["--repo", "r", *expected]
+
+
+@pytest.mark.parametrize(("act", "code"), [("crash", 1), ("quit", 0), ("signal", 143)])
+def test_the_exit_code_says_that_the_screen_has_crashed(act: str, code: int) -> None:
+    class Ending(App[int]):
+        def on_mount(self) -> None:
+            if act == "crash":
+                raise ValueError("a fault")
+            self.exit(code)
+
+    async def run() -> tuple[Ending, int | None]:
+        app = Ending()
+        return app, await app.run_async(headless=True)
+
+    assert exit_code(*asyncio.run(run())) == code

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 from pathlib import Path
@@ -299,7 +300,6 @@ SENT: dict[str, Command] = {
     "unpin x": {"type": "unpin", "segment": "x"},
     "evict x": {"type": "evict", "segment": "x"},
     "recall x": {"type": "recall", "segment": "x"},
-    "undo": {"type": "undo"},
     "note use tabs": {"type": "note", "text": "use tabs"},
 }  # fmt: skip
 RESTARTS = {
@@ -309,8 +309,8 @@ RESTARTS = {
 DONE = {
     "mode plan": ("mode", "plan"), "inspect x y": ("inspect", "x y"),
     "help": ("help", ""), "memory": ("memory", ""), "plan": ("plan", ""), "sessions": ("sessions", ""),
-    "clear": ("clear", ""), "export a b.md": ("export", "a b.md"), "theme": ("theme", ""),
-    "quit": ("quit", ""),
+    "clear": ("clear", ""), "undo": ("undo", ""), "export a b.md": ("export", "a b.md"),
+    "theme": ("theme", ""), "quit": ("quit", ""),
 }  # fmt: skip
 
 
@@ -419,7 +419,7 @@ def test_an_agent_that_cannot_be_started_is_said() -> None:
         await pilot.press("enter")
         await settle(app, pilot)
         assert "no such [program]" in "\n".join(shown(app))
-        assert len(app.queue) == 1
+        assert len(app.turns) == 1
 
     drive(steps)
 
@@ -445,13 +445,17 @@ def test_an_inbox_wakes_once_a_burst_and_loses_nothing() -> None:
     assert len(woken) < 2000
 
 
+def edited(text: str, editor: str) -> tuple[str, str]:
+    return asyncio.run(edit_text(text, editor))
+
+
 def test_an_editor_of_the_users_own(tmp_path: Path) -> None:
     script = tmp_path / "editor.py"
     script.write_text("import sys\nopen(sys.argv[1], 'a').write(' and more\\n')\n")
-    assert edit_text("text", f"{sys.executable} {script}") == ("text and more", "")
-    text, problem = edit_text("text", f"{sys.executable} -c 'raise SystemExit(3)'")
+    assert edited("text", f"{sys.executable} {script}") == ("text and more", "")
+    text, problem = edited("text", f"{sys.executable} -c 'raise SystemExit(3)'")
     assert text == "text"
     assert "exit code 3" in problem
-    text, problem = edit_text("text", str(tmp_path / "none"))
+    text, problem = edited("text", str(tmp_path / "none"))
     assert text == "text"
     assert "$EDITOR" in problem

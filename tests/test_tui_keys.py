@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from textual.pilot import Pilot
+from textual.screen import Screen
 from textual.widgets import OptionList
 from tui_pilot import ASKED, CALLED, RETURNED, VIEW, drive, settle, shown, until
 
@@ -16,6 +17,7 @@ from pace_tui.keys import KEYS, Key
 from pace_tui.looks import Looks
 from pace_tui.screens.approval import ApprovalScreen
 from pace_tui.screens.help import HelpScreen, help_text
+from pace_tui.screens.memory import MemoryScreen
 from pace_tui.testing import FakeConnect
 from pace_tui.widgets.memory_panel import MemoryPanel
 from pace_tui.widgets.prompt_input import PromptInput
@@ -205,6 +207,28 @@ def test_no_key_of_a_place_is_in_the_table_twice() -> None:
     for place in PLACES:
         keys = [each for key in KEYS if key.place == place for each in key.keys.split(",")]
         assert len(keys) == len(set(keys)), place
+
+
+@pytest.mark.parametrize(("key", "screen"), [("f1", HelpScreen), ("f2", MemoryScreen)])
+def test_a_key_that_opens_a_screen_closes_it(key: str, screen: type[Screen[None]]) -> None:
+    async def steps(app: PaceApp, pilot: Pilot[int], connect: FakeConnect) -> None:
+        await pilot.press(key)
+        await until(pilot, lambda: isinstance(app.screen, screen))
+        await pilot.press(key)
+        await until(pilot, lambda: app.screen is app.main)
+
+    drive(steps)
+
+
+def test_a_command_of_the_palette_that_is_put_into_the_prompt_loses_no_draft() -> None:
+    async def steps(app: PaceApp, pilot: Pilot[int], connect: FakeConnect) -> None:
+        app.main.input.text = "a long draft"
+        app.commands.run_from_palette("unpin")
+        assert app.main.input.text == "/unpin "
+        await pilot.press("escape", "up")
+        assert app.main.input.text == "a long draft"
+
+    drive(steps)
 
 
 def test_keys_that_hold_anywhere_do_while_a_prompt_is_written() -> None:

@@ -13,6 +13,7 @@ from textual.widgets import OptionList
 from tui_pilot import TURNED, VIEW, drive, run_of, segment_of, settle, shown, until, write, wrote
 
 from pace_tui.app import PaceApp
+from pace_tui.completion import rank
 from pace_tui.screens.approval import ApprovalScreen
 from pace_tui.screens.memory import MemoryScreen
 from pace_tui.screens.sessions import SessionsScreen
@@ -111,7 +112,7 @@ def check(app: PaceApp) -> str:
 def test_hostile_text_is_shown_letter_for_letter_wherever_it_comes_from(
     size: tuple[int, int], theme: str
 ) -> None:
-    names = [hostile("file.py")]
+    names = [f"file.py:{PLAIN}", hostile("file2.py")]
     sessions = [
         KeptSession(hostile("name"), hostile("asked"), 1, 0.0),
         KeptSession("b", "", 1, 0.0, hostile("held")),
@@ -137,6 +138,7 @@ def test_hostile_text_is_shown_letter_for_letter_wherever_it_comes_from(
         await until(pilot, lambda: app.query_one("#proposals", OptionList).display)
         await pilot.pause()
         assert "file.py:[b]x[/b]" in check(app)
+        assert "file2.py" not in check(app)
         await pilot.press("escape", "ctrl+c")
         await write(pilot, "/sessions")
         await pilot.press("enter")
@@ -174,6 +176,28 @@ def test_hostile_text_is_shown_letter_for_letter_wherever_it_comes_from(
         steps, size=size, theme=theme, grace=0.0, is_threaded=True,
         sources=Sources(files=lambda: names, sessions=lambda: sessions),
     )  # fmt: skip
+
+
+OBEYED = "ok\x1b]52;c;QUJD\x1b\\x\u202e.py"
+"""Sets the clipboard of many a terminal."""
+
+
+def test_what_a_terminal_would_obey_is_not_proposed_and_not_written() -> None:
+    """Regression: a file's name, or a prompt from before, went to the terminal as it was."""
+    assert rank("ok", ["ok.py", OBEYED, "ok\n.py", "ok\udcff.py"]) == ["ok.py"]
+
+    async def steps(app: PaceApp, pilot: Pilot[int], connect: FakeConnect) -> None:
+        app.main.input.text = OBEYED
+        assert app.main.input.text == "ok·]52;c;QUJD·\\x·.py"
+        app.main.input.text = ""
+        app.main.input.remember_before([OBEYED])
+        await pilot.press("up")
+        await settle(app, pilot)
+        text = "\n".join(shown(app))
+        assert "ok·]52" in text
+        assert not {"\x1b", "\u202e"} & set(text)
+
+    drive(steps)
 
 
 @pytest.mark.parametrize("is_without_colour", [False, True])
@@ -318,5 +342,17 @@ def test_a_text_that_comes_late_or_not_at_all_disturbs_nobody() -> None:
         connect.worker.say({"type": "reply", "id": number, "ok": False, "message": "there is no segment 'c'"})
         await settle(app, pilot)
         assert "there is no segment 'c'" in "\n".join(shown(app))
+        await pilot.press("escape")
+        await write(pilot, "/inspect d")
+        await pilot.press("enter")
+        fatal = {"type": "error", "message": "x", "fatal": True}
+        connect.worker.say(fatal, {"type": "died", "code": 2, "signal": "", "log": []})
+        await settle(app, pilot)
+        assert "nobody who has the text" in "\n".join(shown(app))
+        await pilot.press("escape")
+        await write(pilot, "/inspect e")
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert "nobody who has the text" in "\n".join(shown(app))
 
     drive(steps)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -191,10 +191,16 @@ class _Prepared:
     theme: str = ""
     editor: str = ""
     untrusted: tuple[str, ...] = ()
+    declined: list[bool] = field(default_factory=list)
+
+    def decline(self) -> None:
+        self.declined.append(True)
 
 
 @pytest.mark.parametrize(("key", "options"), [("y", {"trust": ""}), ("n", {}), ("escape", {})])
 def test_trust_is_asked_for_before_anything_is_started(key: str, options: dict[str, str]) -> None:
+    prepared = _Prepared("textual-light", "ed", ("AGENTS[x].md",))
+
     async def steps(app: PaceApp, pilot: Pilot[int], connect: FakeConnect) -> None:
         await until(pilot, lambda: isinstance(app.screen, TrustScreen))
         await settle(app, pilot)
@@ -205,8 +211,9 @@ def test_trust_is_asked_for_before_anything_is_started(key: str, options: dict[s
         assert connect.worker.options == options
         assert app.theme == "textual-light"
         assert app.editor == "ed"
+        await until(pilot, lambda: prepared.declined == [] if key == "y" else prepared.declined == [True])
 
-    drive(steps, prepare=lambda: _Prepared("textual-light", "ed", ("AGENTS[x].md",)), grace=0.0)
+    drive(steps, prepare=lambda: prepared, grace=0.0)
 
 
 def test_settings_that_cannot_be_used_are_said_and_the_agent_is_started() -> None:
@@ -273,14 +280,14 @@ def test_one_process_ends_before_the_next_begins_and_what_was_told_meanwhile_arr
     orders, inbox = _Orders(), Inbox(lambda: None)
     failed: list[str] = []
     life = ProcessLife(orders, {"model": "a"}, inbox, failed.append)
-    assert not life.tell({"type": "undo"})
+    assert life.tell({"type": "early"})
     life.start()
     assert life.tell({"type": "note"})
-    wait_for(orders.lines, 2)
+    wait_for(orders.lines, 3)
     life.start(model="b")
     assert life.tell({"type": "pin"})
-    wait_for(orders.lines, 5)
-    assert orders.lines == ["a started", "a note", "a closed", "b started", "b pin"]
+    wait_for(orders.lines, 6)
+    assert orders.lines == ["a started", "a early", "a note", "a closed", "b started", "b pin"]
     orders.workers[0].say({"type": "late"})
     orders.workers[1].say({"type": "ready"})
     assert inbox.take() == [{"type": "ready"}]

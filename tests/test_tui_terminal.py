@@ -39,13 +39,13 @@ def start(tmp_path: Path, tiny_models: Path, shop: Path) -> Iterator[Callable[..
     homes = {name: str(tmp_path / name) for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")}
     environ = {**homes, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1", "TEXTUAL": ""}
 
-    def run(lines: list[str] | None, *options: str) -> Terminal:
+    def run(lines: list[str] | None, *options: str, editor: str = "") -> Terminal:
         if lines is not None:
             script = tmp_path / "script.json"
             script.write_text(json.dumps(lines))
             model = str(tiny_model(TALKER, tiny_models))
             options = ("--model", model, "--style", "tools", "--script", str(script), *options)
-        terminal = Terminal(tmp_path, environ)
+        terminal = Terminal(tmp_path, {**environ, "VISUAL": editor})
         opened.append(terminal)
         terminal.before = (terminal.state, _settings(terminal))
         program = [sys.executable, "-m", "pace_tui.cli"]
@@ -160,6 +160,27 @@ def test_a_screen_that_is_told_to_end_gives_the_terminal_back(
     screen = next(each for each in _processes(terminal) if "pace_tui.cli" in each.cmdline())
     screen.send_signal(number)
     _is_as_before(terminal, 128 + number)
+
+
+def test_a_screen_whose_terminal_is_lent_to_an_editor_is_told_to_end(
+    start: Callable[..., Terminal], tmp_path: Path
+) -> None:
+    """Regression: it waited for the editor, and what was received meanwhile for the screen."""
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\necho editing $1\nsleep 600\n")
+    editor.chmod(0o700)
+    terminal = start([PLAN], editor=str(editor))
+    screen = next(each for each in _processes(terminal) if "pace_tui.cli" in each.cmdline())
+    terminal.press("C-g")
+    terminal.wait_for("editing /")
+    terminal.press("C-c")  # it is the editor's, and ends that alone
+    terminal.wait_for("the prompt is as it was")
+    terminal.press("C-g")
+    terminal.wait_for("editing /")
+    began = time.monotonic()
+    screen.send_signal(signal.SIGTERM)
+    _is_as_before(terminal, 128 + signal.SIGTERM)
+    assert time.monotonic() - began < 60  # and not when the editor ends
 
 
 def test_it_quits_though_the_model_hears_nothing(start: Callable[..., Terminal]) -> None:

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from tui_pilot import CALLED, DIFF, RETURNED, answered, drive, settle, shown, until, write, wrote
 
 from pace_tui.app import PaceApp
-from pace_tui.diff_lines import draw_diff, read_diff
+from pace_tui.diff_lines import DiffLayout, draw_diff, read_diff
 from pace_tui.entries import AnswerEntry, CallEntry, DiffEntry, NoteEntry, PromptEntry, ThoughtEntry
 from pace_tui.heights import Heights
 from pace_tui.looks import Looks, Pen
@@ -87,6 +87,13 @@ def test_html_and_markup_in_an_answer_are_text() -> None:
         assert part in text
 
 
+def test_entities_bring_nothing_back_that_a_terminal_obeys() -> None:
+    text = "a &lt;b&gt; &#x202e;c&#8236; &#8232; `&#x2066;` &Tab;[d](http://e/&#x202e; 'f&#x2067;')\n\n"
+    drawn = "\n".join(strip.text for strip in MarkdownText(text).lines(Pen(Looks(), 80)))
+    assert "a <b> ·c· · &#x2066;" in drawn
+    assert drawn == drawable(drawn)
+
+
 def test_a_long_block_of_code_is_laid_out_piece_by_piece() -> None:
     text = MarkdownText("```python\n")
     text.append("x = 1\n" * 10_000)
@@ -126,6 +133,27 @@ def test_a_diff_has_numbers_and_both_looks() -> None:
     beside = [strip.text for strip in draw_diff(DIFF, "a.py", Pen(Looks(), 150))]
     assert "sum(prices[1:])" in beside[2].split("│")[0]
     assert "sum(prices)" in beside[2].split("│")[1]
+
+
+@pytest.mark.parametrize("width", [40, 150])
+def test_a_layout_draws_each_row_as_high_as_it_said(width: int) -> None:
+    lines = ["short", "漢" * 90, "word " * 60, "", "e\u0301" * 50, "\tx" * 40]
+    diff = "@@ -1,9 +1,9 @@\n" + "".join(f"{sign}{line}\n" for line in lines for sign in "- ++")
+    layout = DiffLayout(diff, "", Pen(Looks(), width))
+    rows = [layout.row(y).text for y in range(len(layout))]
+    backwards = [layout.row(y).text for y in reversed(range(len(layout)))]
+    assert backwards[::-1] == rows
+    whole = "".join(rows).replace("│", "")
+    assert whole.count("漢") == 90 * 4 + (90 if width == 150 else 0)
+    with pytest.raises(IndexError):
+        layout.row(len(layout))
+
+
+def test_a_change_that_cannot_be_shown_is_said_in_the_place_of_numbers() -> None:
+    notice = "deploy.sh: created, too much to show: 0 lines from line 1 on are now 800; read it again"
+    title = DiffEntry("deploy.sh", notice, "agent").title(Pen(Looks(), 120)).plain
+    assert title.startswith("± deploy.sh created, too much to show: 0 lines from line 1 on are now 800")
+    assert "+0" not in title
 
 
 def test_code_in_a_diff_is_coloured() -> None:

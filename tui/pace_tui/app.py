@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import PurePath
@@ -27,6 +26,7 @@ from pace_tui.session_life import SessionLife
 from pace_tui.session_state import SessionState
 from pace_tui.sources import History, Prepared, Sources
 from pace_tui.threads import call_soon, in_thread
+from pace_tui.turns import Turns
 from pace_tui.widgets.memory_panel import MemoryPanel
 from pace_tui.widgets.prompt_input import PromptInput
 from pace_tui.widgets.transcript import Transcript
@@ -78,8 +78,7 @@ class PaceApp(KeyActions):
         self.looks = Looks()
         self.editor = editor
         self.grace = grace
-        self.queue: deque[str] = deque()
-        """Prompts that wait for the run that goes on, or for the model."""
+        self.turns = Turns(self)
         self._history = history
         sources = sources or Sources()
         self._inbox = Inbox(partial(call_soon, self, self.take_all))
@@ -124,8 +123,8 @@ class PaceApp(KeyActions):
     def forget_session(self) -> None:
         """Another session comes: nothing of this one stays on the screen."""
         self.main.transcript.clear()
-        self.main.scribe.forget_queued()
-        self.queue.clear()
+        self.main.scribe.forget_expected()
+        self.turns.forget()
         self.state = SessionState(mode=self.state.mode)
 
     def on_unmount(self) -> None:
@@ -158,18 +157,20 @@ class PaceApp(KeyActions):
         if kind in ("ready", "ended"):
             self.approvals.forget()
             self.names.forget("file", "session")
-            self._send_next()
         elif kind == "asked":
             self.approvals.ask(received)
         elif kind == "decided":
             self.approvals.forget(received.get("id"))
+        self.turns.take(received)
 
     # To the process
 
-    def tell(self, command: Command) -> None:
-        """Send something; says so where there is no process."""
-        if not self.life.process.tell(command):
-            self.main.scribe.note("the agent is not running; /resume starts it", "warning", sign="!")
+    def tell(self, command: Command) -> bool:
+        """Send something; where there is no process, it says so, and the result is False."""
+        is_told = self.life.process.tell(command)
+        if not is_told:
+            self.warn("the agent is not running; /resume starts it")
+        return is_told
 
     def set_mode(self, mode: str) -> None:
         """How much is done without asking, from now on, in this process and in later ones."""
@@ -178,11 +179,6 @@ class PaceApp(KeyActions):
         self.tell({"type": "mode", "mode": mode})
         self.draw_soon()
 
-    def _send_next(self) -> None:
-        if self.queue and self.state.phase == "ready" and not self.state.is_running:
-            self.state.began = self.state.clock()
-            self.tell({"type": "prompt", "prompt": self.queue.popleft()})
-
     @on(PromptInput.Submitted)
     def _submitted(self, event: PromptInput.Submitted) -> None:
         text = event.text
@@ -190,17 +186,11 @@ class PaceApp(KeyActions):
         if is_command(text):
             self.commands.run(text.strip())
         elif text.startswith("!") and text[1:].strip():
-            self.main.scribe.order(text[1:].strip())
-            self.tell({"type": "shell", "command": text[1:].strip()})
+            self.turns.put({"type": "shell", "command": text[1:].strip()}, text)
         else:
             if self._history is not None:
                 in_thread(self, partial(self._history.add, text), lambda _: None, self.warn)
-            if self.state.phase == "dead":
-                self.warn("the agent is not running; /resume starts it")
-            self.queue.append(text)
-            if len(self.queue) > 1 or self.state.phase != "ready" or self.state.is_running:
-                self.main.scribe.queue(text)
-            self._send_next()
+            self.turns.put({"type": "prompt", "prompt": text}, text)
         self.draw_soon()
 
     @on(MemoryPanel.Wanted)
@@ -232,14 +222,14 @@ class PaceApp(KeyActions):
         self._is_drawing_soon = False
         if not self.screen_stack:
             return  # it was about to draw when it was told to quit
-        self.main.draw(self.state, self.looks, waiting=len(self.queue))
+        self.main.draw(self.state, self.looks, waiting=len(self.turns))
         screen = self.screen
         if screen is not self.main and screen.is_mounted and hasattr(screen, "show"):
             screen.show(self.state, self.looks)
 
     def _tick(self) -> None:
         if self.state.is_running and self.screen_stack:
-            self.main.draw_status(self.state, self.looks, waiting=len(self.queue))
+            self.main.draw_status(self.state, self.looks, waiting=len(self.turns))
 
     def on_resize(self) -> None:
         """The status line has other room."""

@@ -16,7 +16,7 @@ Completes = Literal["", "mode", "segment", "theme", "model", "policy", "budget",
 class Does(Protocol):
     """What commands can have done; the app is one."""
 
-    def tell(self, command: Command) -> None:
+    def tell(self, command: Command) -> object:
         """Send something to the process."""
 
     def restart(self, **options: str) -> None:
@@ -57,11 +57,10 @@ def _shown(action: str) -> Callable[[Does, str], None]:
 
 
 def _segment(kind: str) -> Callable[[Does, str], None]:
-    return lambda app, argument: app.tell({"type": kind, "segment": argument})
+    def send(app: Does, argument: str) -> None:
+        app.tell({"type": kind, "segment": argument})
 
-
-def _sent(kind: str) -> Callable[[Does, str], None]:
-    return lambda app, argument: app.tell({"type": kind})
+    return send
 
 
 def _started_again(option: str) -> Callable[[Does, str], None]:
@@ -78,6 +77,10 @@ def _budget(app: Does, argument: str) -> None:
     if not argument.replace(",", "").isdecimal() or int(argument.replace(",", "")) < 1:
         raise UsageError(f"a budget of {argument!r} is no number of tokens; say for example /budget 4096")
     app.restart(budget=argument.replace(",", ""))
+
+
+def _note(app: Does, argument: str) -> None:
+    app.tell({"type": "note", "text": argument})
 
 
 def _plan(app: Does, argument: str) -> None:
@@ -109,8 +112,8 @@ COMMANDS: tuple[Slash, ...] = (
     Slash("policy", "NAME", "go on with another policy", _started_again("policy"), "policy"),
     Slash("budget", "TOKENS", "go on with another budget", _budget, "budget"),
     Slash("note", "TEXT", "tell the model something before its next turn",
-          lambda app, argument: app.tell({"type": "note", "text": argument})),
-    Slash("undo", "", "take back the last prompt: files, conversation, cache", _sent("undo")),
+          _note),
+    Slash("undo", "", "take back the last prompt: files, conversation, cache", _shown("undo")),
     Slash("sessions", "", "sessions of this repository, to go on with one", _shown("sessions")),
     Slash("resume", "[SESSION]", "go on with a session; none named: this one, in a new process",
           lambda app, argument: app.restart(**({"resume": argument} if argument else {})), "session"),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from pace_local.harmless_text import harmless
 from pace_tui.commands import BY_NAME, COMMANDS
 
 _FILE = re.compile(r"(?:^|(?<=[\s(,]))@([^\s@]*)$")
@@ -68,13 +69,14 @@ def propose(line: str, is_first: bool, names: Names) -> Proposals | None:
 def rank(typed: str, names: Iterable[str]) -> list[str]:
     """The names that hold the typed letters in this order, the best first.
 
-    Those with them in one piece, early in the last part of the path, go before those with them apart.
+    Those with them in one piece, early in the last part of the path, go before those with them apart. A name
+    that cannot be written as it is, since a terminal would obey it, is left out.
     """
     wanted = typed.casefold()
     scored = []
     for name in names:
         score = _score(wanted, name.casefold())
-        if score is not None:
+        if score is not None and harmless(name) == name and "\n" not in name:
             scored.append((score, len(name), name))
     return [name for _, _, name in sorted(scored)[:_MOST]]
 

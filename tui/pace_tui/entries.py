@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Literal
 
 from rich.cells import cell_len
 from rich.style import Style
@@ -20,6 +20,10 @@ _MOST_LINES = 400
 """Of an opened result; the middle of a longer one is left out."""
 _MOST_CHARACTERS = 60_000
 """Of an output that is still growing."""
+
+
+PromptState = Literal["", "waits", "not sent", "not read"]
+"""Of what the user sent; empty: it is worked on, or was."""
 
 
 class Entry(ABC):
@@ -66,19 +70,18 @@ class PromptEntry(Entry):
 
     gap = 1
 
-    def __init__(self, prompt: str, *, is_queued: bool = False) -> None:
+    def __init__(self, prompt: str, state: PromptState = "") -> None:
         super().__init__()
         self.prompt = drawable(prompt)
-        self.is_queued = is_queued
-        self.is_dropped = False
+        self.state: PromptState = state
 
     def lay_out(self, pen: Pen) -> list[Strip]:
         """Behind a bar, letter for letter."""
-        look = pen.looks.faint if self.is_queued else Style(bold=True)
+        look = pen.looks.faint if self.state else Style(bold=True)
         bar = Strip(list(Text("▌ ", pen.looks.style("primary")).render(pen.console)))
         text = Text(self.prompt.rstrip("\n"), look, overflow="fold")
-        if self.is_queued:
-            text.append("  (not sent)" if self.is_dropped else "  (waits)", pen.looks.faint)
+        if self.state:
+            text.append(f"  ({self.state})", pen.looks.faint)
         return pen.lines(text, gutter=bar)
 
     def estimate(self, width: int) -> int:
@@ -259,14 +262,19 @@ class DiffEntry(FoldedEntry):
         super().__init__()
         self.path, self.diff, self.by = one_line(path), diff, by
         self.added, self.removed = totals(diff)
+        is_notice = bool(diff) and not self.added and not self.removed
+        self._notice = one_line(diff.removeprefix(f"{path}: ")) if is_notice else ""
+        """What stands in the place of a diff that is too long, or where there is none to show."""
         self.is_folded = by != "agent"
 
     def title(self, pen: Pen) -> Text:
         """The path, and how much."""
         by = {"agent": "", "user": "  you", "shell": "  a command"}.get(self.by, f"  {self.by}")
+        name = Text.assemble(("± ", pen.looks.style("secondary")), (self.path, Style(bold=True)), " ")
+        if self._notice:
+            return name.append(self._notice, pen.looks.faint).append(by, pen.looks.faint)
         return Text.assemble(
-            ("± ", pen.looks.style("secondary")), (self.path, Style(bold=True)), " ",
-            (f"+{self.added}", pen.looks.style("success")), " ",
+            name, (f"+{self.added}", pen.looks.style("success")), " ",
             (f"−{self.removed}", pen.looks.style("error")), (by, pen.looks.faint),
         )  # fmt: skip
 

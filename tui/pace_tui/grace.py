@@ -11,21 +11,27 @@ GRACE = 0.4
 class Grace:
     """The time without a key, of one question.
 
+    It goes by when a key was pressed, not by when it is dealt with: keys wait while a long question is drawn.
+
     Args:
         seconds: after which keys count.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
+        self._quiet_since = float("inf")
+
+    def begin(self) -> None:
+        """The question is to be seen from now on; before that, no key counts."""
         self._quiet_since = time.monotonic()
 
-    def begin_again(self) -> None:
-        """A key came that answers nothing."""
-        self._quiet_since = time.monotonic()
+    def takes_key(self, pressed_at: float) -> bool:
+        """Whether a key comes too early to count; then the wait begins again.
 
-    def takes_key(self) -> bool:
-        """Whether a key comes too early to count; then the wait begins again."""
-        if time.monotonic() - self._quiet_since >= self._seconds:
+        Args:
+            pressed_at: by the clock of :func:`time.monotonic`.
+        """
+        if pressed_at - self._quiet_since >= self._seconds:
             return False
-        self.begin_again()
+        self._quiet_since = max(self._quiet_since, pressed_at)
         return True

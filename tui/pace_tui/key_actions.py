@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from abc import abstractmethod
-from collections import deque
 from typing import ClassVar
 
 from textual import on
@@ -15,6 +15,7 @@ from pace_tui.keys import bindings
 from pace_tui.looks import Looks
 from pace_tui.screens.main import MainScreen
 from pace_tui.session_state import MODES, SessionState
+from pace_tui.turns import Turns
 from pace_tui.widgets.prompt_input import PromptInput
 from pace_tui.wire import Command
 
@@ -29,7 +30,7 @@ class KeyActions(App[int]):
 
     state: SessionState
     looks: Looks
-    queue: deque[str]
+    turns: Turns
     editor: str
     _cleared_at = float("-inf")
 
@@ -39,8 +40,8 @@ class KeyActions(App[int]):
         """The main screen, whatever lies over it."""
 
     @abstractmethod
-    def tell(self, command: Command) -> None:
-        """Send something to the process."""
+    def tell(self, command: Command) -> bool:
+        """Send something to the process; returns whether there is one."""
 
     @abstractmethod
     def set_mode(self, mode: str) -> None:
@@ -70,9 +71,8 @@ class KeyActions(App[int]):
             return
         if self.state.is_busy:
             self.tell({"type": "cancel"})
-        elif self.queue:
-            self.queue.clear()
-            self.main.scribe.drop_queued()
+        elif self.turns:
+            self.turns.drop()
             self.draw_soon()
 
     def action_clear_or_quit(self) -> None:
@@ -87,8 +87,7 @@ class KeyActions(App[int]):
             self.action_leave()
             return
         self._cleared_at = now
-        self.main.input.remember(self.main.input.text)  # Up brings it back
-        self.main.input.text = ""
+        self.main.input.put("")
         self.notify("Ctrl+C again quits", timeout=_QUIT_PAUSE)
 
     def action_leave(self) -> None:
@@ -121,17 +120,21 @@ class KeyActions(App[int]):
         self._toggle("watch")
 
     def action_memory_screen(self) -> None:
-        """The memory on a whole screen."""
+        """The memory on a whole screen, or back from it."""
         from pace_tui.screens.memory import MemoryScreen
 
-        if self.screen is self.main:
+        if isinstance(self.screen, MemoryScreen):
+            self.screen.dismiss(None)
+        elif self.screen is self.main:
             self.push_screen(MemoryScreen(self.state, self.looks))
 
     def action_help(self) -> None:
-        """Keys and commands."""
+        """Keys and commands, or back from them."""
         from pace_tui.screens.help import HelpScreen
 
-        if not isinstance(self.screen, HelpScreen):
+        if isinstance(self.screen, HelpScreen):
+            self.screen.dismiss(None)
+        else:
             self.push_screen(HelpScreen(self.looks))
 
     def action_next_part(self) -> None:
@@ -153,14 +156,24 @@ class KeyActions(App[int]):
 
     @on(PromptInput.EditorRequested)
     def _edit_outside(self, event: PromptInput.EditorRequested) -> None:
+        self.run_worker(self._edit(event.text))
+
+    async def _edit(self, text: str) -> None:
+        """Lend the terminal to the editor; what comes meanwhile is drawn behind it."""
         from pace_tui.editor import edit_text
 
+        problem, ended = "", None
         try:
-            with self.suspend():
-                text, problem = edit_text(event.text, self.editor)
+            with self.batch_update(), self.suspend():
+                try:
+                    text, problem = await edit_text(text, self.editor)
+                except asyncio.CancelledError as error:  # the screen ends, which needs the terminal as it was
+                    ended = error
         except SuspendNotSupported:
-            text, problem = event.text, "this terminal cannot be lent to an editor"
+            problem = "this terminal cannot be lent to an editor"
+        if ended is not None:
+            raise ended
         if problem:
             self.warn(problem)
         self.main.input.text = text
-        self.refresh()
+        self.refresh(layout=True)

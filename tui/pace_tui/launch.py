@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from textual.app import App
+
 from pace_local.errors import ConfigError, FileError
 from pace_tui.app import PaceApp
 from pace_tui.connecting import connect_to
@@ -60,4 +62,14 @@ def open_screen(launch: Launch) -> int:
         sources=sources_of(repository),
         history=PromptHistory(repository),
     )
-    return app.run() or 0
+    return exit_code(app, app.run())
+
+
+def exit_code(app: App[int], result: int | None) -> int:
+    """Of a process whose app has run: what the app said, or that it failed.
+
+    Args:
+        app: has ended.
+        result: what it gave; None: nothing, as after an error.
+    """
+    return (app.return_code or 0) if result is None else result

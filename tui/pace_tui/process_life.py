@@ -36,9 +36,10 @@ class ProcessLife:
         self._worker: WorkerLike | None = None
         self._ending: WorkerLike | None = None
         """One that has been told to end and is still there."""
-        self._pending: list[Command] | None = None
-        """Commands for a process that is being started; None: none is."""
+        self._pending: list[Command] | None = []
+        """Commands for a process that is being started, or will be first; None: there is none to come."""
         self._sending = threading.Lock()
+        self._receiving = threading.Lock()
         self._starting = threading.Lock()
 
     def start(self, **changes: str) -> None:
@@ -47,16 +48,22 @@ class ProcessLife:
         Args:
             changes: of the options, for this and later starts; an empty ``resume`` begins a new session.
         """
-        self.options.update(changes)
-        if not self.options.get("resume"):
-            self.options.pop("resume", None)
+        self.change(**changes)
         with self._sending:
-            self._generation += 1
-            self._pending = []
-            self._inbox.drop()
+            if self._generation:
+                self._pending = []
+            with self._receiving:
+                self._generation += 1
+                self._inbox.drop()
             generation, options = self._generation, dict(self.options)
         self.started_at = time.time()
         threading.Thread(target=self._begin, args=(generation, options), daemon=True).start()
+
+    def change(self, **changes: str) -> None:
+        """Change the options of later starts; see :meth:`start`."""
+        self.options.update(changes)
+        if not self.options.get("resume"):
+            self.options.pop("resume", None)
 
     def _begin(self, generation: int, options: Options) -> None:
         with self._starting:
@@ -87,8 +94,9 @@ class ProcessLife:
 
     def _receive(self, generation: int, received: Received) -> None:
         """Called in any thread."""
-        if generation == self._generation:
-            self._inbox.add(received)
+        with self._receiving:  # else something of an earlier one could come in behind the drop
+            if generation == self._generation:
+                self._inbox.add(received)
 
     def tell(self, command: Command) -> bool:
         """Send something, now or as soon as there is a process; returns whether there is one or will be."""

@@ -10,9 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pace_tui.sources import KeptSession, Sources
 from pace_tui.wire import Received
+
+if TYPE_CHECKING:
+    from pace_agent.settings.trust import TrustStore
 
 _MOST_FILES = 20_000
 
@@ -28,7 +32,20 @@ class Prepared:
     """Command of an editor; empty: as the environment has it."""
 
     untrusted: Sequence[str] = ()
-    """Files of the repository that would be used if the user trusted it."""
+    """Files that would be used if the user trusted the repository, from it; of those that the user has
+    declined already, only beside others."""
+
+    repository: Path = Path()
+
+    def decline(self) -> None:
+        """The user does not want them used.
+
+        Raises:
+            StorageError: if that cannot be written down.
+        """
+        from pace_tui.declined import Declined
+
+        Declined().add(self.repository, self.untrusted)
 
 
 def prepare(repository: Path, *, is_trusting: bool) -> Prepared:
@@ -43,16 +60,28 @@ def prepare(repository: Path, *, is_trusting: bool) -> Prepared:
     """
     from pace_agent.settings.config_file import load_config
     from pace_agent.settings.trust import TrustStore
+    from pace_tui.declined import Declined
 
-    is_trusted = is_trusting or TrustStore().is_trusted(repository)
+    trusted = TrustStore()
+    is_trusted = is_trusting or trusted.is_trusted(repository)
     config = load_config(repository, is_trusted=is_trusted).config
-    return Prepared(config.theme, config.editor, () if is_trusted else tuple(_own_files(repository)))
+    files = () if is_trusted else tuple(_files_to_trust(repository, trusted))
+    if Declined().covers(repository, files):
+        files = ()
+    return Prepared(config.theme, config.editor, files, repository)
 
 
-def _own_files(repository: Path) -> Iterator[str]:
-    from pace_agent.settings.agents_md import NAME
+def _files_to_trust(repository: Path, trusted: TrustStore) -> Iterator[str]:
+    """Files that trust would have used: of the folder, and of those above it in its git repository."""
+    from pace_agent.repository.git_state import top_of
+    from pace_agent.settings.agents_md import NAME, read_instructions
     from pace_agent.settings.config_file import REPOSITORY_FILE
 
+    top = top_of(repository) or repository
+    own = os.path.relpath(repository / NAME, top)
+    for part in read_instructions(top, repository, is_trusted=True, also=trusted.is_trusted).parts:
+        if not os.path.isabs(part.path) and part.path != own:
+            yield os.path.relpath(top / part.path, repository)
     for name in (NAME, str(REPOSITORY_FILE)):
         if os.path.lexists(repository / name):
             yield name

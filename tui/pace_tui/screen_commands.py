@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pace_tui.app import PaceApp
     from pace_tui.screens.text import TextScreen
 
+_NOBODY = "The agent is not running: there is nobody who has the text. /resume starts it."
+
 
 class ScreenCommands:
     """Does them for an app; what belongs to the process is passed on."""
@@ -34,6 +36,7 @@ class ScreenCommands:
             "mode": app.set_mode,
             "plan": lambda _: app.show_panel("plan"),
             "inspect": self._inspect,
+            "undo": lambda _: app.turns.put({"type": "undo"}, "/undo"),
             "sessions": lambda _: self._list_sessions(),
             "clear": lambda _: self.restart(resume=""),
             "export": self._export,
@@ -50,14 +53,14 @@ class ScreenCommands:
     def run_from_palette(self, name: str) -> None:
         """Do a command; one that needs something is put into the prompt."""
         if BY_NAME[name].needs_argument:
-            self._app.main.input.text = f"/{name} "
+            self._app.main.input.put(f"/{name} ")
             self._app.main.input.area.focus()
         else:
             self.run(f"/{name}")
 
-    def tell(self, command: Command) -> None:
-        """Send something to the process."""
-        self._app.tell(command)
+    def tell(self, command: Command) -> bool:
+        """Send something to the process; returns whether there is one."""
+        return self._app.tell(command)
 
     def restart(self, **options: str) -> None:
         """Start another process.
@@ -86,11 +89,14 @@ class ScreenCommands:
         self._text = TextScreen(segment)
         self._text_id = f"inspect-{self._inspections}"
         self._app.push_screen(self._text)
-        self.tell({"type": "inspect", "segment": segment, "id": self._text_id})
+        if not self.tell({"type": "inspect", "segment": segment, "id": self._text_id}):
+            self._text.fill(_NOBODY)
 
     def take(self, received: Received) -> bool:
         """Whether an object answers what was asked here, and is dealt with."""
         screen = self._text
+        if received.get("type") == "died" and screen is not None and screen.is_waiting:
+            screen.fill(_NOBODY)
         if received.get("type") == "text":
             if screen is not None and screen.shown_title == received.get("segment"):
                 screen.fill(str(received.get("text", "")))

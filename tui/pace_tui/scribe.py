@@ -48,7 +48,8 @@ class Scribe:
         self._answer: AnswerEntry | None = None
         self._thought: ThoughtEntry | None = None
         self._calls: dict[int, CallEntry] = {}
-        self._queued: list[PromptEntry] = []
+        self._expected: PromptEntry | None = None
+        """The prompt that was sent, until the agent has read it."""
         self._written: list[str] = []
         self._ordered: list[str] = []
         """Commands of the user's own that have not begun."""
@@ -64,33 +65,32 @@ class Scribe:
         self._end_text()
         self._transcript.add(NoteEntry(text, look, sign=sign))
 
-    def queue(self, prompt: str) -> None:
-        """A prompt that waits for its turn."""
-        entry = PromptEntry(prompt, is_queued=True)
-        self._queued.append(entry)
-        self._transcript.add(entry)
+    def expect(self, entry: PromptEntry) -> None:
+        """A prompt was sent; it is in the transcript."""
+        self._expected = entry
 
     def order(self, command: str) -> None:
         """The user runs a command of their own: what it prints is shown without being asked for."""
         self._ordered.append(command)
 
-    def drop_queued(self) -> None:
-        """What waited is not sent."""
-        for entry in self._queued:
-            entry.is_dropped = True
-            self._transcript.changed(entry)
-        self._queued.clear()
-
-    def forget_queued(self) -> None:
-        """What waited is not there any more."""
-        self._queued.clear()
+    def forget_expected(self) -> None:
+        """The transcript is another session's now."""
+        self._expected = None
 
     def restart(self) -> None:
         """Another process: what was being written is over."""
         self._end_text()
         self._stop_calls()
+        self._give_up_expected()
         self._calls.clear()
         self._ordered.clear()
+
+    def _give_up_expected(self) -> None:
+        """The prompt that was sent will not be read any more."""
+        entry, self._expected = self._expected, None
+        if entry is not None:
+            entry.state = "not read"
+            self._transcript.changed(entry)
 
     def _end_text(self) -> None:
         self._answer = self._thought = None
@@ -114,10 +114,8 @@ class Scribe:
         self._end_text()
         self._written.clear()
         entry = PromptEntry(str(received.get("prompt", "")))
-        if self._queued and self._queued[0].prompt == entry.prompt:
-            entry = self._queued.pop(0)
-            entry.is_queued = False
-            self._transcript.changed(entry)
+        if self._expected is not None and self._expected.prompt == entry.prompt:
+            self._expected = None
         else:
             self._transcript.add(entry)
 
@@ -218,6 +216,7 @@ class Scribe:
 
     def _take_ended(self, received: Received) -> None:
         self._stop_calls()
+        self._give_up_expected()
         self._end_text()
         result = str(received.get("result", ""))
         reason = str(received.get("reason", ""))

@@ -52,6 +52,8 @@ class SessionLife:
         """Whether what a process says waits until what was said before is there."""
         self._shown = ""
         """The session that the transcript has from its beginning on."""
+        self._is_begun = False
+        """Whether a process was started; before, the user may still be asked for trust."""
         self._died_at = float("-inf")
         self._is_hopeless = False
         """Whether the process has said why it cannot go on."""
@@ -77,10 +79,12 @@ class SessionLife:
             return
         from pace_tui.screens.trust import TrustScreen
 
-        app.push_screen(TrustScreen(prepared.untrusted, app.looks, grace=app.grace), self._take_trust)
+        def answered(is_trusted: bool | None) -> None:
+            if not is_trusted:
+                in_thread(app, prepared.decline, lambda _: None, app.warn)
+            self._start(**({"trust": ""} if is_trusted else {}))
 
-    def _take_trust(self, is_trusted: bool | None) -> None:
-        self._start(**({"trust": ""} if is_trusted else {}))
+        app.push_screen(TrustScreen(prepared.untrusted, app.looks, grace=app.grace), answered)
 
     def _cannot_prepare(self, problem: str) -> None:
         self._app.warn(problem)
@@ -88,7 +92,7 @@ class SessionLife:
 
     def _start(self, **changes: str) -> None:
         self._app.state.phase = "starting"
-        self._is_hopeless = False
+        self._is_begun, self._is_hopeless = True, False
         self.process.start(**changes)
         session = self.process.options.get("resume", "")
         if session and session != self._shown:
@@ -101,7 +105,13 @@ class SessionLife:
         self._app.draw_soon()
 
     def restart(self, **options: str) -> None:
-        """Start another process, which goes on with this session unless ``resume`` names another, or none."""
+        """Start another process, which goes on with this session unless ``resume`` names another, or none.
+
+        Before the first one is started, it is that which will be as the options have it.
+        """
+        if not self._is_begun:
+            self.process.change(**options)
+            return
         app = self._app
         is_new = options.get("resume") == ""
         current = app.state.session or self.process.options.get("resume", "")
@@ -113,6 +123,7 @@ class SessionLife:
         app.state.began = app.state.reading = None
         app.state.open_calls.clear()
         app.main.scribe.restart()
+        app.turns.break_off()
         self._start(**options)
 
     # The process
@@ -135,6 +146,7 @@ class SessionLife:
         self._app.approvals.forget()
         scribe, session = self._app.main.scribe, self._app.state.session
         scribe.restart()
+        self._app.turns.break_off()
         signal, code = received.get("signal"), received.get("code")
         how = f"ended by {signal}" if signal else f"exit code {code}"
         scribe.note(f"the agent's process is gone: {how}", "error", sign="✗")

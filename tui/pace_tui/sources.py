@@ -22,7 +22,10 @@ class Prepared(Protocol):
 
     @property
     def untrusted(self) -> Sequence[str]:
-        """Files of the repository that would be used if the user trusted it."""
+        """Files that would be used if the user trusted the repository; empty: there is nothing to ask."""
+
+    def decline(self) -> None:
+        """The user does not want them used; called in a thread."""
 
 
 class History(Protocol):

@@ -87,10 +87,12 @@ def print_once(follower: SessionFollower) -> None:
 def _open(follower: SessionFollower) -> int:
     # Here, since they take long to import.
     from pace_agent.settings.config_file import load_config
+    from pace_tui.launch import exit_code
     from pace_tui.top import TopApp
 
     try:
         theme = load_config(Path(follower.head.repository), is_trusted=False).config.theme
     except ConfigError:  # the agent says so; who looks on can do without
         theme = ""
-    return TopApp(follower, theme=theme).run() or 0
+    app = TopApp(follower, theme=theme)
+    return exit_code(app, app.run())

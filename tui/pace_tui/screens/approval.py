@@ -10,13 +10,13 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical, VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from pace_tui.grace import GRACE, Grace
-from pace_tui.keys import bindings
+from pace_tui.grace import GRACE
+from pace_tui.keys import KEYS, bindings
 from pace_tui.looks import Looks
 from pace_tui.plain_text import drawable, one_line
+from pace_tui.screens.question import QuestionScreen
 from pace_tui.widgets.diff_view import DiffView
 
 _AROUND = 8
@@ -33,7 +33,7 @@ class Reply:
     is_interrupt: bool = False
 
 
-class ApprovalScreen(ModalScreen[Reply]):
+class ApprovalScreen(QuestionScreen[Reply]):
     """Asks about one call.
 
     Args:
@@ -44,16 +44,22 @@ class ApprovalScreen(ModalScreen[Reply]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("approval")]
+    ANSWER_KEYS: ClassVar[frozenset[str]] = frozenset(key.keys for key in KEYS if key.place == "approval")
 
     def __init__(
         self, asked: dict[str, Any], looks: Looks, *, waiting: int = 0, grace: float = GRACE
     ) -> None:
-        super().__init__()
+        super().__init__(grace=grace)
         self.asked = asked
         self._looks = looks
         self._waiting = waiting
-        self._grace = Grace(grace)
         self._is_withdrawn = False
+        self._field = Input(
+            placeholder="what to do instead; Enter sends, Esc goes back",
+            select_on_focus=False,  # a letter that brings the focus back would replace the text
+            id="approval-message",
+        )
+        self._field.display = False
 
     def compose(self) -> ComposeResult:
         """Title, what it is about, the keys."""
@@ -65,9 +71,7 @@ class ApprovalScreen(ModalScreen[Reply]):
                 if asked.get("diff"):
                     yield DiffView(str(asked["diff"]), str(asked.get("what", "")), self._looks)
             yield Static(self._keys(), id="approval-keys")
-            field = Input(placeholder="what to do instead; Enter sends, Esc goes back", id="approval-message")
-            field.display = False
-            yield field
+            yield self._field
 
     def on_mount(self) -> None:
         """Scroll keys work at once."""
@@ -124,22 +128,33 @@ class ApprovalScreen(ModalScreen[Reply]):
         if self._is_withdrawn:
             self.dismiss(None)
 
-    def action_answer(self, scope: str) -> None:
-        """Answer, unless the key was meant for something else."""
-        if self._grace.takes_key() or (scope in ("session", "project") and not self.asked.get("offers")):
-            return
-        self.dismiss(Reply(scope))
+    # Keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """While a message is written, letters are letters, wherever the focus is."""
+        if action in ("answer", "tell") and self._field.display:
+            return False
+        return super().check_action(action, parameters)
 
     def on_key(self, event: events.Key) -> None:
-        """Any other key in the grace makes it longer."""
-        self._grace.takes_key()
+        """While a message is written, have letters go into it, wherever the focus is."""
+        if not self._field.display:
+            return  # what it is of then comes after this
+        event.prevent_default()
+        if event.is_printable and event.character is not None:
+            event.stop()
+            self._field.focus()
+            self._field.insert_text_at_cursor(event.character)
+
+    def action_answer(self, scope: str) -> None:
+        """Answer; what covers more than this once only if it was offered."""
+        if scope not in ("session", "project") or self.asked.get("offers"):
+            self.dismiss(Reply(scope))
 
     def action_tell(self) -> None:
         """Write what to do instead."""
-        if not self._grace.takes_key():
-            field = self.query_one("#approval-message", Input)
-            field.display = True
-            field.focus()
+        self._field.display = True
+        self._field.focus()
 
     @on(Input.Submitted, "#approval-message")
     def _told(self, event: Input.Submitted) -> None:
@@ -148,11 +163,10 @@ class ApprovalScreen(ModalScreen[Reply]):
 
     def action_interrupt(self) -> None:
         """No, and stop the run; in the field: back to the keys."""
-        field = self.query_one("#approval-message", Input)
-        if field.display:
-            field.display = False
+        if self._field.display:
+            self._field.display = False
             self.query_one("#approval-what").focus()
-        elif not self._grace.takes_key():
+        else:
             self.dismiss(Reply("no", is_interrupt=True))
 
 

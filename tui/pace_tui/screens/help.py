@@ -19,7 +19,7 @@ from pace_tui.looks import Looks
 class HelpScreen(ModalScreen[None]):
     """Shows :func:`help_text`; Esc closes it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,f1,enter", "close", "close")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "close", "close")]
 
     def __init__(self, looks: Looks) -> None:
         super().__init__()

@@ -30,7 +30,7 @@ class MemoryScreen(Screen[None]):
     HORIZONTAL_BREAKPOINTS = MainScreen.HORIZONTAL_BREAKPOINTS
     AUTO_FOCUS = ""  # it would scroll the table into view, and the strip out of it
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,f2", "close", "back"),
+        Binding("escape,q", "close", "back"),
         # Before the table has them: on a small terminal the plots are below it.
         Binding("pagedown", "page_down", "page down", priority=True),
         Binding("pageup", "page_up", "page up", priority=True),

@@ -44,6 +44,11 @@ class TextScreen(ModalScreen[None]):
         scroll.focus()
         self._show()
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the text is still to come."""
+        return self._text is None
+
     def fill(self, text: str) -> None:
         """It has come."""
         self._text = text

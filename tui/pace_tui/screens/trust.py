@@ -6,19 +6,17 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.text import Text
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from pace_tui.grace import Grace
 from pace_tui.looks import Looks
 from pace_tui.plain_text import one_line
+from pace_tui.screens.question import QuestionScreen
 
 
-class TrustScreen(ModalScreen[bool]):
+class TrustScreen(QuestionScreen[bool]):
     """Gives whether the user trusts the repository.
 
     Args:
@@ -31,10 +29,11 @@ class TrustScreen(ModalScreen[bool]):
         Binding("y", "answer(True)", "yes"),
         Binding("n,escape", "answer(False)", "no"),
     ]
+    ANSWER_KEYS: ClassVar[frozenset[str]] = frozenset(("y", "n", "escape"))
 
     def __init__(self, files: Sequence[str], looks: Looks, *, grace: float) -> None:
-        super().__init__()
-        self._files, self._looks, self._grace = files, looks, Grace(grace)
+        super().__init__(grace=grace)
+        self._files, self._looks = files, looks
 
     def compose(self) -> ComposeResult:
         """Question, files, keys."""
@@ -47,12 +46,6 @@ class TrustScreen(ModalScreen[bool]):
         with Vertical(id="trust"):
             yield Static(text, markup=False)
 
-    def on_key(self, event: events.Key) -> None:
-        """A key in the grace was meant for something else."""
-        if event.key not in ("y", "n", "escape"):
-            self._grace.begin_again()
-
     def action_answer(self, is_trusted: bool) -> None:
-        """Answer, unless the key was meant for something else."""
-        if not self._grace.takes_key():
-            self.dismiss(is_trusted)
+        """Answer."""
+        self.dismiss(is_trusted)

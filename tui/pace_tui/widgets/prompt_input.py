@@ -46,8 +46,7 @@ class PromptArea(TextArea):
     async def _on_paste(self, event: events.Paste) -> None:
         event.prevent_default()
         event.stop()
-        pasted = _LINE_ENDS.sub("\n", event.text)
-        if result := self._replace_via_keyboard(harmless(pasted), *self.selection):
+        if result := self._replace_via_keyboard(_cleaned(event.text), *self.selection):
             self.move_cursor(result.end_location)
 
 
@@ -103,13 +102,18 @@ class PromptInput(Vertical):
 
     @property
     def text(self) -> str:
-        """What is written."""
+        """What is written; a text of anybody is made harmless when it is put here."""
         return self.area.text
 
     @text.setter
     def text(self, text: str) -> None:
-        self.area.text = text
+        self.area.text = _cleaned(text)
         self.area.move_cursor(self.area.document.end)
+
+    def put(self, text: str) -> None:
+        """Write something in the place of what is written; ↑ brings that back."""
+        self.remember(self.text)
+        self.text = text
 
     def remember(self, prompt: str) -> None:
         """Put a prompt into the history."""
@@ -176,7 +180,7 @@ class PromptInput(Vertical):
         if proposals is None:
             return
         row, column = self.area.cursor_location
-        inserted = proposals.all[chosen or 0].inserted
+        inserted = _cleaned(proposals.all[chosen or 0].inserted)
         self.area.replace(inserted, (row, proposals.start), (row, column))
         self.area.move_cursor((row, proposals.start + len(inserted)))
 
@@ -271,6 +275,10 @@ class PromptInput(Vertical):
     def action_edit_outside(self) -> None:
         """Write it in an editor."""
         self.post_message(self.EditorRequested(self.text))
+
+
+def _cleaned(text: str) -> str:
+    return harmless(_LINE_ENDS.sub("\n", text))
 
 
 def _shown(name: str, help: str) -> Text:
