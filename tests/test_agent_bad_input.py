@@ -177,7 +177,7 @@ def test_files_that_are_no_texts_or_too_large(model: Model, shop: Path) -> None:
     before = {path: path.read_bytes() for path in shop.glob("*.[a-z]*") if path.is_file()}
     with Open(model, shop) as runs:
         for name, problem in (
-            ("large.log", "52 MB, more than the 17 MB"),
+            ("large.log", "bytes, more than the 16,777,216 that"),
             ("picture.png", "binary"),
             ("latin.txt", "not UTF-8"),
         ):

@@ -330,7 +330,7 @@ def test_only_regular_files_are_read(root: Path) -> None:
 
 def test_a_large_file_is_not_read(root: Path) -> None:
     territory = Territory(root)
-    with pytest.raises(ToolError, match=r"has 2 B, more than the 1 B"):
+    with pytest.raises(ToolError, match=r"has 2 bytes, more than the 1 that"):
         territory.read(territory.find("src/a.py"), 1)
 
 

@@ -186,7 +186,7 @@ class TestFilesOfAllKinds:
         found = search("needle")
         assert lines(found) == [("just.txt", 1)]
         assert "not searched (over 4 MB): over.txt" in found.notes
-        with pytest.raises(ToolError, match="more than 4,194,304 bytes"):
+        with pytest.raises(ToolError, match="more than the 4,194,304 that"):
             search("needle", below="over.txt")
 
     def test_names_with_anything_in_them(self, root: Path, search: Search) -> None:

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from pace_agent.errors import RefusedError, ToolError
 from pace_agent.safety.protected import HEADER_BYTES, folded, header_protection, protection
-from pace_local.models.progress import format_bytes
 
 LONGEST_PATH = 4096
 """Characters of a path."""
@@ -195,8 +194,8 @@ class Territory:
                 raise _failure(place, error, "read") from None
         if len(data) > most:
             raise ToolError(
-                f"{place.shown!r} has {format_bytes(max(size, most + 1))}, "
-                f"more than the {format_bytes(most)} that are read of one file"
+                f"{place.shown!r} has {max(size, most + 1):,} bytes, "
+                f"more than the {most:,} that are read of one file"
             )
         return data
 
