@@ -135,7 +135,7 @@ class Checkpoints:
         block = self._cache.native.save(ranks.astype(np.uint32), len(residents), self._cache.engine.identity)
         return _Held(residents.token_index[ranks], residents.stay[ranks], block)
 
-    def restore(self, checkpoint_id: int) -> Checkpoint:
+    def restore(self, checkpoint_id: int) -> None:
         """Make the cache what it was; later checkpoints are forgotten.
 
         Args:
@@ -169,4 +169,3 @@ class Checkpoints:
             cache.rebuild("what a checkpoint held of some residents is gone")
         with suppress(NativeError):  # cells in another order are no harm
             cache.tidy()
-        return checkpoint

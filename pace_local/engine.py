@@ -161,7 +161,9 @@ class Engine:
             self._llama.llama_memory_seq_rm(self._memory, _LOOKING, -1, -1)
 
     def remove_from(self, position: int) -> None:
-        """Take the tokens at and after a position out of the cache."""
+        """Take the tokens at and after a position out of the cache; a closed one holds none."""
+        if self.ctx is None:
+            return
         if not self._llama.llama_memory_seq_rm(self._memory, 0, position, -1):
             raise NativeError("REMOVE", f"cannot remove positions from {position} on")
 

@@ -125,6 +125,8 @@ class SessionCore(SessionView):
         try:
             yield
         except BaseException:
+            if self.engine.ctx is None:  # a listener has closed it: there is nothing to take back
+                raise
             self._cache.withdraw(tokens)
             self.segments.truncate(segments)
             self._memory.forget_from(tokens, segments)

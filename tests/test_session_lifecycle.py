@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from session_pair import TALKER, tiny_session
 
-from pace_local import Model, Session
+from pace_local import Model, Session, events
 from pace_local.errors import ConfigError, ModelError
 from pace_local.testing import TinySpec, tiny_model
 
@@ -80,6 +80,29 @@ def test_closed_while_an_answer_is_written(model: Model) -> None:
             break
     with pytest.raises(ConfigError, match="the session is closed"):
         list(stream)
+
+
+@pytest.mark.parametrize("way", ["append", "generate", "write"])
+def test_closed_by_a_listener_that_fails(way: str, model: Model) -> None:
+    """The process died when what had been read was to be taken back."""
+
+    def listen(event: events.Event) -> None:
+        if isinstance(event, events.Evicted):
+            session.close()
+            raise LookupError("the listener's own")
+
+    def work() -> None:
+        if way == "append":
+            session.append("return the self and other " * 20)
+        elif way == "write":
+            session.write(model.tokenize("return the self and other " * 20), prompt="say it")
+        else:
+            list(session.generate("say it", max_tokens=200))
+
+    session = tiny_session(model, listener=listen)
+    with pytest.raises(LookupError, match="the listener's own"):
+        work()
+    session.close()
 
 
 def test_an_answer_that_outlives_session_and_model(tmp_path_factory: pytest.TempPathFactory) -> None:
