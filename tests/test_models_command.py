@@ -5,6 +5,8 @@ import hashlib
 import json
 import os
 import re
+import signal
+import time
 
 import pytest
 
@@ -113,13 +115,22 @@ def test_pull_that_fails_prints_nothing_on_standard_output(capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_pull_that_is_interrupted_says_how_to_go_on(monkeypatch):
-    def interrupted(*arguments, **options):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_pull_that_is_stopped_says_how_to_go_on(monkeypatch, number):
+    """SIGTERM ended this process alone; pip went on to the end of its wheel."""
+    fetched = []
 
-    monkeypatch.setattr(command, "pull", interrupted)
+    def fetching(info, *, progress, say):
+        os.kill(os.getpid(), number)
+        for done in range(3_000):
+            fetched.append(done)
+            progress(done, 3_000, info.name)
+            time.sleep(0.01)
+
+    monkeypatch.setattr(command, "pull", fetching)
     with pytest.raises(CancelledError, match="`pace models pull tiny` goes on from here"):
         run("pull", "tiny")
+    assert len(fetched) < 3_000
 
 
 def test_path(here, capsys):
