@@ -83,6 +83,17 @@ class TestBusy:
                 assert batch is not None
                 assert [change.path for change in batch.changes] == ["a.py"]
 
+    def test_an_old_lock_delays_no_event(self, root: Path) -> None:
+        lock = write(root / ".git" / "index.lock")
+        old = time.time() - 3_600
+        os.utime(lock, (old, old))
+        with watching(root, FAST) as seen:
+            for number in (2, 3):
+                write(root / "a.py", f"a = {number}\n")
+                batch = seen.watcher.next_batch(20)  # a command at work is waited for half a minute
+                assert batch is not None
+                assert [change.path for change in batch.changes] == ["a.py"]
+
 
 class TestLimit:
     @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.ENOMEM])

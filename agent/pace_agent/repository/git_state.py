@@ -6,7 +6,9 @@ a lock or start a process for it.
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,10 +49,16 @@ class GitFolder:
         reference = text[4:].strip()
         return Head(reference.removeprefix("refs/heads/"), self._commit(reference))
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a git command is changing the checkout now, or was killed as it did."""
-        return (self.own / "index.lock").exists()
+    def is_busy(self, longest: float) -> bool:
+        """Whether a git command has been changing the checkout, for less than so many seconds.
+
+        A lock that is older was left behind by one that was killed, or its command waits for a person.
+        """
+        try:
+            made = os.stat(self.own / "index.lock").st_mtime
+        except OSError:
+            return False
+        return time.time() - made < longest
 
     @property
     def ignores_case(self) -> bool:

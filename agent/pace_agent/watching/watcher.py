@@ -288,10 +288,13 @@ class Watcher:
         return status.st_dev, status.st_ino
 
     def _is_busy(self) -> bool:
-        return self._git is not None and self._git.is_busy
+        return self._git is not None and self._git.is_busy(LONGEST_BUSY)
 
     def _waits_for_git(self) -> bool:
-        """Whether a command changes the checkout, and may still end soon; else its lock was left behind."""
+        """Whether a command changes the checkout, and may still end soon; else its lock was left behind.
+
+        Where the file system's clock is ahead of this machine's, the lock's age does not tell.
+        """
         if not self._is_busy():
             self._busy_since = None
             return False
