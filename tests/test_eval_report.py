@@ -145,9 +145,23 @@ def test_the_report_says_how_it_was_measured() -> None:
     assert "run 1: 2026-01-02T03:04:05+00:00, commit unknown" in text
     assert "`pace eval recall --out 'two words'`" in text
     assert "compare them with care" not in text
+    assert "finished" not in text.split("run 1: ")[1]
     both = report(Results([*LINES, {"type": "run", **header(CELLS, "two")}]))
-    assert "run 2: " in both
+    assert f"'two words'`; finished {CEILING}, {PACE}, {NONE}\n- run 2: " in both
+    assert "'two words'`\n- Times" in both
     assert "compare them with care" in both
+    assert "- machine: a CPU" in both
+
+
+def test_runs_on_different_machines_are_told_apart() -> None:
+    """The last one's stood for all."""
+    runs = [header(CELLS, name) for name in ("one", "two", "three")]
+    runs[1]["machine"] = {"cpu": "another", "cores": 4, "threads": 4, "load": 0.5}
+    runs[2]["build"] = {"llama_cpp": "1.2.3", "patch": "ef", "isa": ["avx2"]}
+    text = report(Results([{"type": "run", **run} for run in runs]))
+    assert "- machine of runs 1, 3: a CPU, 1 of 2 cores\n- machine of run 2: another, 4 of 4 cores\n" in text
+    assert "- build of runs 1, 2: llama-cpp-python 1.2.3, patch cd," in text
+    assert "- build of run 3: llama-cpp-python 1.2.3, patch ef, avx2\n" in text
 
 
 @pytest.mark.parametrize("whole", range(1, len(LINES)))

@@ -58,6 +58,10 @@ class Results:
         refused: str | None = self._ended.get((cell, seed), {}).get("refused")
         return refused
 
+    def finished_in(self, run: str) -> list[str]:
+        """Cells that a run measured to their end, or refused, in its order."""
+        return list(dict.fromkeys(cell for (cell, _), line in self._ended.items() if line["run"] == run))
+
     def probes(self, cell: str, seed: int) -> list[ProbeMeasure]:
         """Of the newest try of a cell; those so far if it is not finished."""
         return self._probes.get((cell, seed), [])

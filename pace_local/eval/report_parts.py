@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pace_local.eval.cells import NO_PLAN, Cell
@@ -195,26 +195,44 @@ def quoted(text: str, longest: int = 100) -> str:
 
 
 def provenance(results: Results) -> Iterator[str]:
-    header = results.header
-    model, build, machine = header["model"], header["build"], header["machine"]
+    header, runs = results.header, list(results.runs.values())
+    model = header["model"]
     yield (
         f"- model: {model['name']}, sha256 {model['sha256'] or 'not known'}, "
         f"fingerprint {model['fingerprint']}"
     )
-    yield (
-        f"- build: llama-cpp-python {build['llama_cpp']}, patch {build['patch']}, "
-        f"{', '.join(build['isa']) or 'no instruction set beyond the base'}"
-    )
-    yield f"- machine: {machine['cpu']}, {machine['threads']} of {machine['cores']} cores"
+    yield from _by_run("build", [_build(run["build"]) for run in runs])
+    yield from _by_run("machine", [_machine(run["machine"]) for run in runs])
     settings = header["settings"]
     yield f"- settings: {', '.join(f'{name} {_plain(value)}' for name, value in settings.items())}"
-    for number, run in enumerate(results.runs.values(), 1):
+    for number, run in enumerate(runs, 1):
+        finished = ", ".join(results.finished_in(run["run"])) if len(runs) > 1 else ""
         yield (
             f"- run {number}: {run['date']}, commit {run['commit'] or 'unknown'}, "
             f"load at the start {run['machine']['load']}: `{shlex.join(run['command'])}`"
+            f"{'; finished ' if finished else ''}{finished}"
         )
-    if len(results.runs) > 1:
+    if len(runs) > 1:
         yield "- Times of different runs were measured under different load; compare them with care."
+
+
+def _build(build: Mapping[str, Any]) -> str:
+    return (
+        f"llama-cpp-python {build['llama_cpp']}, patch {build['patch']}, "
+        f"{', '.join(build['isa']) or 'no instruction set beyond the base'}"
+    )
+
+
+def _machine(machine: Mapping[str, Any]) -> str:
+    return f"{machine['cpu']}, {machine['threads']} of {machine['cores']} cores"
+
+
+def _by_run(what: str, said: Sequence[str]) -> Iterator[str]:
+    """What is said of each run: once, if it is the same of all."""
+    for text in dict.fromkeys(said):
+        numbers = [str(number) for number, each in enumerate(said, 1) if each == text]
+        runs = f" of run{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
+        yield f"- {what}{runs if len(numbers) < len(said) else ''}: {text}"
 
 
 def _plain(value: Any) -> str:
