@@ -146,7 +146,10 @@ def test_more_steps_than_wait_on_the_device(pair: Callable[..., Pair]) -> None:
         one.add([token])
     one.compare()
     np.testing.assert_allclose(
-        one.tested.cache.attention("steps", 140), one.expected("steps", 140), rtol=1e-4, atol=1e-6
+        one.tested.cache.attention("steps", 140),
+        one.expected("steps", 140),
+        rtol=one.relative,
+        atol=one.absolute,
     )
 
 
@@ -171,7 +174,9 @@ def test_sequences_have_their_own(pair: Callable[..., Pair]) -> None:
     np.testing.assert_allclose(
         one.tested.cache.attention(seq=0), first * 0.99**20, rtol=1e-4, err_msg="decays by the tokens of all"
     )
-    np.testing.assert_allclose(one.tested.cache.attention(seq=1), one.expected("total", seq=1), rtol=1e-4)
+    np.testing.assert_allclose(
+        one.tested.cache.attention(seq=1), one.expected("total", seq=1), rtol=one.relative, atol=one.absolute
+    )
     before = one.tested.cache.attention(seq=1)
     one.tested.renumber(list(range(0, 30, 2)))
     np.testing.assert_array_equal(one.tested.cache.attention(seq=1), before)
