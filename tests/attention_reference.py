@@ -29,8 +29,12 @@ def _tolerance() -> tuple[float, float]:
 
     On the CPU both multiply alike. Vulkan rounds the queries of a matrix to F16, and one by itself not.
     """
-    is_cpu = all(device.kind == "cpu" for device in _native.devices())
-    return (1e-4, 1e-5) if is_cpu else ROUNDED
+    return (1e-4, 1e-5) if is_cpu() else ROUNDED
+
+
+def is_cpu() -> bool:
+    """Whether the library uses the CPU alone by itself."""
+    return all(device.kind == "cpu" for device in _native.devices())
 
 
 class Weights:

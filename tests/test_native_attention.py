@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attention_reference import Asked, Pair, QueryPair
+from attention_reference import Asked, Pair, QueryPair, is_cpu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from native_cache import CACHES, SPECS, Cached, cached, random_tokens
@@ -296,11 +296,17 @@ def work(model: Cached) -> list[bytes]:
 
 @pytest.mark.parametrize("flash", [True, False])
 def test_logits_are_the_same_bit_for_bit(llama: Any, tiny_models: Path, flash: bool) -> None:
+    """But where a device computes operations in one as long as nobody reads what is between them."""
     with cached(llama, tiny_models, SPEC, flash=flash) as model:
         plain = work(model)
     with cached(llama, tiny_models, SPEC, flash=flash) as model:
         model.cache.observe(queries=0)
-        assert work(model) == plain
+        observed = work(model)
+    if is_cpu():
+        assert observed == plain
+    for one, other in zip(observed, plain, strict=True):
+        got, expected = np.frombuffer(one, np.float32), np.frombuffer(other, np.float32)
+        np.testing.assert_allclose(got, expected, atol=1e-4)
 
 
 def test_graphs_are_reused(llama: Any, tiny_models: Path) -> None:
