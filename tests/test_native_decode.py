@@ -67,7 +67,11 @@ def compare_first_layer(spec: str, cache: str, first: int, llama: Any, models: P
         residents, keys = model.cache.residents(), model.cache.read_rows("key", 0)
         tokens = model.tokens()
     with cached(llama, models, SPECS[spec], **CACHES[cache], **more) as model:
-        model.add(tokens, start=first)
+        # cut as above: Vulkan multiplies many rows in F16, and a few not
+        pairs = range(len(tokens) - 8, len(tokens), 2)
+        model.add(tokens[: pairs.start], start=first)
+        for pair in pairs:
+            model.add(tokens[pair : pair + 2], start=first + pair)
         fresh = model.cache.read_rows("key", 0)
         allowed = first_layer_tolerance(model, fresh, residents)
     difference = np.abs(keys - fresh)

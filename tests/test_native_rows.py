@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attention_reference import is_cpu
 from native_cache import CACHES, SPECS, Cached, cached, random_tokens, store_tolerance
 from numpy.typing import NDArray
 
@@ -160,7 +161,8 @@ def test_equal_rows_merged_change_no_logits(llama: Any, tiny_models: Path, flash
             write(model, layer, [7], plain(model, layer)[7], model.read("value")[layer][7], [float(count)])
         model.retain([rank for rank in range(40) if rank not in twins[1:]])
         got = [model.decode([5], 40)[-1], model.decode(random_tokens(9, 1), 41)[-1]]
-        tolerance = 1e-2 if flash else 2e-4  # flash attention has keys, values and mask in F16
+        # flash attention has keys, values and mask in F16, Vulkan's products of matrices both factors
+        tolerance = 2e-4 if is_cpu() and not flash else 1e-2
         for one, other in zip(got, expected, strict=True):
             same(one, other, rtol=tolerance, atol=tolerance)
         # and without the counts they do change
