@@ -48,6 +48,12 @@ ALL = range(len(NAMES))
         ("Please call `total_sum(order)` and then `add_tax(net)`, see RATE and MAX_ITEMS.", set()),
         ("The rate is 5. It = that. A: b. The Order is new.", set()),
         ("if limit_days == 3 then", set()),
+        (
+            "The function `new_order` has four parameters. A class **`Order`** has exactly two named fields.",
+            {"new_order", "Order"},
+        ),
+        ("The function `new_order` has a bug. Give the function `total_sum` one parameter more.", set()),
+        ("Which function has four parameters: `new_order`?", set()),
         ("- `class Parcel` holds it; `def send_all()` sends `class`", {"Parcel", "send_all"}),
         ("~~~\nLIMIT = 3\n  local_sum = 4\n~~~\n````go\nfunc SendAll() {\n```\n}\n", {"LIMIT", "SendAll"}),
         (

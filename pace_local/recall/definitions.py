@@ -44,6 +44,11 @@ _BARE_SIGNATURE = re.compile(
     rf"[ \t]*(?:->[ \t]*[\w.\[\], |]+?[ \t]*)?(?:[:—–]|{_SAYS})",
     re.MULTILINE,
 )
+_SHAPED = re.compile(
+    rf"\b{_NOUN}`(?P<name>{_PART}(?:\.{_PART})*)`[*_]{{0,2}}[ \t]+(?:has|have|takes?|accepts?)[ \t]+"
+    r"(?:[\w-]+[ \t]+){1,4}(?:parameters?|arguments?|fields?|attributes?|members?|columns?)\b"
+)
+"""Who says what it is made of defines a name; who says that it has a fault does not."""
 _QUOTED_DEFINITION = re.compile(
     rf"`(?:async[ \t]+)?(?:class|def|struct|enum|interface|trait|type|fn|func|function|const)[ \t]+"
     rf"(?P<name>{_PART})"
@@ -101,7 +106,8 @@ def definitions_of(text: str, name: str) -> Definitions:
 
     Code is read by its grammar, or by patterns where there is none: functions, types, values outside of
     functions, fields. Prose defines what it says a value or meaning of (``RATE is 53``, ``limit_days = 3``),
-    and calls that head a line, follow a word such as *function*, or are explained behind.
+    calls that head a line, follow a word such as *function*, or are explained behind, and what it says the
+    parameters or fields of (*the function* ``new_order`` *has two parameters*).
     Common words, keywords and names of one letter are none.
 
     Args:
@@ -133,7 +139,7 @@ def _names(text: str, path: str) -> Iterator[str]:
     for match in _SIGNATURE.finditer(prose):
         if match["lead"] is not None or match["says"]:
             yield match["name"]
-    for pattern in (_BARE_SIGNATURE, _QUOTED_DEFINITION):
+    for pattern in (_BARE_SIGNATURE, _SHAPED, _QUOTED_DEFINITION):
         yield from (match["name"] for match in pattern.finditer(prose))
     for match in _STATED.finditer(prose):
         if looks_like_name(match["name"]):
