@@ -128,8 +128,12 @@ def test_pull_that_is_stopped_says_how_to_go_on(monkeypatch, number):
             time.sleep(0.01)
 
     monkeypatch.setattr(command, "pull", fetching)
-    with pytest.raises(CancelledError, match="`pace models pull tiny` goes on from here"):
-        run("pull", "tiny")
+    before = signal.signal(number, signal.SIG_DFL)  # a shell's job in the background ignores SIGINT
+    try:
+        with pytest.raises(CancelledError, match="`pace models pull tiny` goes on from here"):
+            run("pull", "tiny")
+    finally:
+        signal.signal(number, before)
     assert len(fetched) < 3_000
 
 
