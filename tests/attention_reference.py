@@ -14,27 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from native_cache import Cached, as_quantised_keys_lie
+from native_cache import Cached, as_quantised_keys_lie, is_cpu
 from numpy.typing import NDArray
 
-from pace_local import _native
 from pace_local.testing import TinySpec, tiny_model
 
 ROUNDED = 0.01, 0.003
 """Relative and absolute difference of masses where queries are rounded to F16 before they meet keys."""
-
-
-def _tolerance() -> tuple[float, float]:
-    """By how much masses may differ from those of llama.cpp's own weights.
-
-    On the CPU both multiply alike. Vulkan rounds the queries of a matrix to F16, and one by itself not.
-    """
-    return (1e-4, 1e-5) if is_cpu() else ROUNDED
-
-
-def is_cpu() -> bool:
-    """Whether the library uses the CPU alone by itself."""
-    return all(device.kind == "cpu" for device in _native.devices())
 
 
 class Weights:
@@ -137,6 +123,14 @@ class Pair:
         self.total: dict[int, float] = {}
         self.names: dict[int, list[int]] = {}
         self._next_name = 0
+        self.relative, self.absolute = self._tolerance(options)
+
+    def _tolerance(self, options: dict[str, Any]) -> tuple[float, float]:
+        """Largest relative and absolute difference of a mass.
+
+        On the CPU both multiply alike. Vulkan rounds the queries of a matrix to F16, and one alone not.
+        """
+        return (1e-4, 1e-5) if is_cpu() else ROUNDED
 
     def _others(self, llama: Any, models: Path, options: dict[str, Any]) -> list[Cached]:
         self._seen = Weights(llama)
@@ -214,9 +208,6 @@ class Pair:
             last = counted
         return np.array([sum(step.mass.get(name, 0.0) for step in last) for name in self.names[seq]])
 
-    relative, absolute = _tolerance()
-    """Largest difference of a mass."""
-
     def compare(self, seq: int = 0) -> None:
         """Every part of the mass of every resident."""
         cases = [("total", 0), *(("steps", n) for n in (1, 2, 7)), *(("queries", n) for n in (1, 20, 50))]
@@ -233,9 +224,11 @@ class QueryPair(Pair):
 
     def __init__(self, llama: Any, models: Path, spec: TinySpec, asked: Asked, **options: Any) -> None:
         self._seen = Weights(llama, "Qcur-")
-        # llama.cpp rounds queries to the type of the keys before it multiplies them
-        self.relative, self.absolute = (0.06, 0.02) if options.get("cache") in ("q8_0", "bf16") else ROUNDED
         super().__init__(llama, models, spec, asked, context=self._seen.context, **options)
+
+    def _tolerance(self, options: dict[str, Any]) -> tuple[float, float]:
+        # llama.cpp rounds queries to the type of the keys before it multiplies them
+        return (0.06, 0.02) if options.get("cache") in ("q8_0", "bf16") else ROUNDED
 
     def _others(self, llama: Any, models: Path, options: dict[str, Any]) -> list[Cached]:
         return []

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from raw_llama import Float32Array, Loaded
 
 from pace_local._native import Block, Change, Identity, NativeCache
+from pace_local.terminal import accelerators
 from pace_local.testing import RopeScaling, TinySpec, rotate_by, rotation_tolerance, tiny_model
 
 YARN = RopeScaling("yarn", 12.0, n_ctx_orig=2048, attn_factor=1.3)
@@ -178,6 +179,11 @@ def cached(llama: Any, models: Path, spec: TinySpec, **options: Any) -> Iterator
         yield model
     finally:
         model.close()
+
+
+def is_cpu() -> bool:
+    """Whether contexts are on the CPU, where nothing else is asked for."""
+    return not accelerators()
 
 
 def random_tokens(n: int, seed: int = 0) -> list[int]:

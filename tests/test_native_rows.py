@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attention_reference import is_cpu
-from native_cache import CACHES, SPECS, Cached, cached, random_tokens, store_tolerance
+from native_cache import CACHES, SPECS, Cached, cached, is_cpu, random_tokens, store_tolerance
 from numpy.typing import NDArray
 
 from pace_local.errors import NativeError
