@@ -15,6 +15,7 @@ from pace_local import _native
 from pace_local.errors import CancelledError, ConfigError, PaceError, TimeLimitError
 from pace_local.models import (
     Device,
+    Progress,
     ProgressLine,
     ResolvedModel,
     available_memory,
@@ -67,6 +68,15 @@ class Stop:
         if self._reason is not None:
             raise self._reason
 
+    def watching(self, progress: Progress) -> Progress:
+        """A progress that raises the reason, if anybody asked to stop, before it is shown."""
+
+        def show(done: int, total: int, what: str) -> None:
+            self.raise_if_asked()
+            progress(done, total, what)
+
+        return show
+
     @contextmanager
     def calling(self, action: Callable[[], None]) -> Iterator[None]:
         """While inside, a request also calls an action, from another thread."""
@@ -106,12 +116,8 @@ def prepare_model(
     show = watch or ((lambda _done, _total, _what: None) if quiet else line)
     say_line(f"model: {choice.reason}")
 
-    def progress(done: int, total: int, what: str) -> None:
-        stop.raise_if_asked()
-        show(done, total, what)
-
     try:
-        return resolve_model(choice.reference, progress=progress, say=say_line)
+        return resolve_model(choice.reference, progress=stop.watching(show), say=say_line)
     finally:
         line.close()
 

@@ -18,7 +18,7 @@ from pace_local.models.progress import ProgressLine, format_bytes
 from pace_local.models.pull import pull
 from pace_local.models.registry import REGISTRY, ModelInfo, model_info
 from pace_local.models.resolve import find_model
-from pace_local.models.store import Store, StoredModel
+from pace_local.models.store import Store
 
 DeviceFinder = Callable[[], Sequence[Device]]
 
@@ -94,19 +94,11 @@ def list_models(arguments: argparse.Namespace) -> int:
 def pull_model(arguments: argparse.Namespace) -> int:
     """Fetch one model, with progress; print its path."""
     info = model_info(arguments.name or _default(arguments))
-    from pace_local.terminal import Stop, run_stoppable  # with numpy, which the other actions do not need
+    from pace_local.terminal import run_stoppable  # with numpy, which the other actions do not need
 
     line = ProgressLine()
-
-    def fetch(stop: Stop) -> StoredModel:
-        def progress(done: int, total: int, what: str) -> None:
-            stop.raise_if_asked()
-            line(done, total, what)
-
-        return pull(info, progress=progress, say=line.say)
-
     try:
-        stored = run_stoppable(fetch)
+        stored = run_stoppable(lambda stop: pull(info, progress=stop.watching(line), say=line.say))
     except CancelledError:
         raise CancelledError(f"stopped; `pace models pull {info.name}` goes on from here") from None
     finally:
