@@ -19,6 +19,7 @@ from pace_local.model import Model
 from pace_local.observing import Observer
 from pace_local.policies import CacheView, Observation, Policy
 from pace_local.segments import KINDS, Segment, SegmentTable
+from pace_local.session_checks import bounds_positions
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,8 @@ class SessionCache(MappedCache):
         reads: Callable[[], list[Read]],
         emit: Callable[[Event], None],
     ) -> None:
-        asked = config.bound_positions
-        bounds = policy.bounds_positions if asked is None else asked
-        super().__init__(model, config, segments, bounds_positions=bounds, emit=emit)
+        bounded = bounds_positions(config, policy)
+        super().__init__(model, config, segments, bounds_positions=bounded, emit=emit)
         self._policy = policy
         self._reads = reads
         observation = policy.observes or (Observation() if config.observe else None)

@@ -37,14 +37,18 @@ def check_model(model: Model, config: SessionConfig, policy: Policy) -> None:
         )
 
 
+def bounds_positions(config: SessionConfig, policy: Policy) -> bool:
+    """Whether residents are renumbered before positions reach the cap."""
+    return policy.bounds_positions if config.bound_positions is None else config.bound_positions
+
+
 def within_training(model: Model, config: SessionConfig, policy: Policy) -> SessionConfig:
     """Settings whose positions stay in the context that a model was trained for, where they are bounded.
 
     The cap is not lowered below what the budget and the batch in flight take.
     """
-    bounded = policy.bounds_positions if config.bound_positions is None else config.bound_positions
     trained = model.shape.n_ctx_train
-    if not bounded or not 0 < trained < config.position_cap:
+    if not bounds_positions(config, policy) or not 0 < trained < config.position_cap:
         return config
     return config.replace(position_cap=max(trained, config.n_cells))
 
