@@ -5,6 +5,7 @@ Standard library and pip only.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -149,8 +150,9 @@ def unpack(sdist: Path, folder: Path) -> None:
 def sweep(folder: Path) -> None:
     """Delete what runs that were killed more than a day ago left in ``folder``."""
     for left in folder.glob(".*"):
-        if time.time() - left.stat().st_mtime > 86400:
-            shutil.rmtree(left, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):  # another run is done with it, or sweeps too
+            if time.time() - left.stat().st_mtime > 86400:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""The only file that knows ctypes, environment variables of the native side, and struct layouts.
+"""The only file that loads the native library, sets its environment variables, and declares ``pace.h``.
 
 It finds the patched library that was installed with this package, makes llama-cpp-python's bindings load
 that one, checks that both sides agree on every struct, and wraps the C API of ``native/include/pace.h`` in
@@ -450,15 +450,18 @@ class NativeCache:
         self._lib = _bindings()._lib
         options = _Options(-1 if reference_type is None else CACHE_TYPES[reference_type])
         pointer = ctypes.c_void_p()
+        # Re-entrant: a signal handler may abort while the thread that it interrupts closes.
+        self._closing = threading.RLock()
         self._pointer: ctypes.c_void_p | None = None
         _check(self._lib, self._lib.pace_open(ctx, ctypes.byref(options), ctypes.byref(pointer)))
         self._pointer = pointer
 
     def close(self) -> None:
         """Free the references. Safe to call twice."""
-        if self._pointer is not None:
-            self._lib.pace_close(self._pointer)
-            self._pointer = None
+        with self._closing:
+            pointer, self._pointer = self._pointer, None
+            if pointer is not None:
+                self._lib.pace_close(pointer)
 
     def count(self, seq: int = 0) -> int:
         """Number of residents of a sequence."""
@@ -493,22 +496,31 @@ class NativeCache:
             seq: the sequence.
         """
         n = ctypes.c_uint64()
-        call = self._lib.pace_read_rows
-        status = call(self._pointer, seq, ROWS[kind], layer, None, 0, ctypes.byref(n))
-        if self._lib.pace_status_name(status) not in (b"OK", b"BUFFER_TOO_SMALL"):
-            _check(self._lib, status)
-        values = np.empty(n.value, dtype=np.float32)
+        values = np.empty(self._size_of_rows(kind, layer, seq), dtype=np.float32)
         _check(
             self._lib,
-            call(self._pointer, seq, ROWS[kind], layer, values.ctypes.data, n.value, ctypes.byref(n)),
+            self._lib.pace_read_rows(
+                self._pointer, seq, ROWS[kind], layer, values.ctypes.data, len(values), ctypes.byref(n)
+            ),
         )
         count = self.count(seq)
         return values.reshape(count, -1 if count else 0)
+
+    def _size_of_rows(self, kind: str, layer: int, seq: int) -> int:
+        """Elements that :meth:`read_rows` gives."""
+        n = ctypes.c_uint64()
+        status = self._lib.pace_read_rows(self._pointer, seq, ROWS[kind], layer, None, 0, ctypes.byref(n))
+        if self._lib.pace_status_name(status) not in (b"OK", b"BUFFER_TOO_SMALL"):
+            _check(self._lib, status)
+        return n.value
 
     def read_plain_keys(self, layer: int, seq: int = 0) -> npt.NDArray[np.float32]:
         """Keys of one layer as they would be at position 0, in position order, shape [n_residents, n_embd].
 
         Takes references of residents that have none yet.
+
+        Raises:
+            NativeError: ``NO_MEMORY`` or ``DEVICE_FAILED``; the residents are as before.
         """
         n = ctypes.c_uint64()
         call = self._lib.pace_read_plain_keys
@@ -546,6 +558,14 @@ class NativeCache:
         counts = None if counts is None else np.ascontiguousarray(counts, dtype=np.float32)
         if not len(ranks) == len(keys) == len(values) == (len(ranks) if counts is None else len(counts)):
             raise NativeError("INVALID_ARGUMENT", f"{len(ranks)} ranks, and not as many rows or counts")
+        n = self.count(seq)
+        for kind, rows in (("key", keys), ("value", values)):
+            size = self._size_of_rows(kind, layer, seq)
+            if rows.size * n != len(ranks) * size:
+                raise NativeError(
+                    "INVALID_ARGUMENT",
+                    f"{kind}s of shape {rows.shape}; rows of layer {layer} have {size // n}",
+                )
         _check(
             self._lib,
             self._lib.pace_write_rows(
@@ -617,7 +637,11 @@ class NativeCache:
         _check(self._lib, self._lib.pace_write_attention(self._pointer, seq, totals.ctypes.data, len(totals)))
 
     def settle(self) -> None:
-        """Apply the shifts that upstream still owes its keys, whole, also after an abort was asked for."""
+        """Apply the shifts that upstream still owes its keys, whole, also after an abort was asked for.
+
+        Raises:
+            CacheLostError: if the device failed; the cache is empty then.
+        """
         _check(self._lib, self._lib.pace_settle(self._pointer))
 
     def retain(self, keep: npt.NDArray[np.uint32], n_residents: int, seq: int = 0) -> Change:
@@ -750,14 +774,15 @@ class NativeCache:
 
     def abort(self) -> None:
         """Make a running decode return, and later ones, until :meth:`abort_clear`. From any thread."""
-        self._lib.pace_abort(self._pointer)
+        with self._closing:
+            self._lib.pace_abort(self._pointer)
 
     def abort_clear(self) -> None:
         """Let decodes run again."""
         self._lib.pace_abort_clear(self._pointer)
 
     def fail_next(self, point: str) -> None:
-        """Make the next retain, renumber, write, save or load fail at a :data:`FAIL_POINTS`, once."""
+        """Make the next call that gets to one of :data:`FAIL_POINTS` fail there, once."""
         _check(self._lib, self._lib.pace_fail_next(self._pointer, FAIL_POINTS[point]))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pace_local.config import SessionConfig
-from pace_local.errors import CacheLostError, ContextFullError
+from pace_local.errors import CacheLostError, ContextFullError, NativeError
 from pace_local.events import Event, Evicted, ReadsOverBudget
 from pace_local.mapped_cache import MappedCache
 from pace_local.memory import KeepPlan, Read, plan_keep
@@ -208,6 +208,8 @@ class SessionCache(MappedCache):
         if self._policy.closes_gaps:
             try:
                 self.engine.close_gaps(self.map.position)
+            except CacheLostError as error:
+                self.rebuild(str(error))
             finally:
                 self.map.place(self.native.residents()["position"])
         seconds = time.perf_counter() - began
@@ -234,6 +236,10 @@ class SessionCache(MappedCache):
             self.merger.merge(view, plan)
         except CacheLostError as error:
             self.rebuild(str(error))
+        except NativeError as error:
+            if error.status != "DEVICE_FAILED":
+                raise
+            # Nothing was lost: what goes, goes unmerged this once.
         finally:
             self.map.change()
 

@@ -8,6 +8,9 @@ from pace_local.errors import ConfigError
 from pace_local.model import Model
 from pace_local.policies import Policy
 
+_SHIFTED_TOO_FAR = ("smollm3", "llama4", "afmoe")
+"""Architectures with layers that are not rotated, which llama.cpp's shift rotates all the same."""
+
 
 def check_model(model: Model, config: SessionConfig, policy: Policy) -> None:
     """Refuse what the model was not trained for, or what llama.cpp cannot do with its keys.
@@ -27,10 +30,22 @@ def check_model(model: Model, config: SessionConfig, policy: Policy) -> None:
             f"budget {config.budget} is above the {trained} tokens of context that "
             f"{model.name} was trained for; lower the budget"
         )
-    # llama.cpp turns quantised heads of a multiple of 64 before it stores them; a shift turns all back
-    kind = config.key_type
-    cannot_shift = kind == "bf16" or (kind == "q8_0" and key_width(model) % 64 != 0)
-    if policy.closes_gaps and cannot_shift:
+    if policy.closes_gaps:
+        _check_shift(model, config, policy)
+
+
+def _check_shift(model: Model, config: SessionConfig, policy: Policy) -> None:
+    architecture = model.metadata("general.architecture")
+    if architecture in _SHIFTED_TOO_FAR:
+        raise ConfigError(
+            f"policy {policy.name!r} shifts keys with llama.cpp's own operation, which also turns those of "
+            f"layers that {model.name} ({architecture}) does not rotate; choose another policy"
+        )
+    # llama.cpp turns quantised heads of a multiple of 64 before it stores them; a shift turns all back, and
+    # takes only the part of a head that is rotated
+    kind, head = config.key_type, key_width(model)
+    n_rot = int(model.metadata(f"{architecture}.rope.dimension_count") or head)
+    if kind == "bf16" or (kind == "q8_0" and (head % 64 != 0 or n_rot != head)):
         raise ConfigError(
             f"policy {policy.name!r} shifts keys with llama.cpp's own operation, which cannot shift "
             f"{kind} keys of {model.name}; use key type f16 or f32"

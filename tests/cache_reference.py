@@ -172,7 +172,8 @@ class CacheReference:
         )
         if self._merges(reasons, residents):
             self._fail_at("allocate", "NO_MEMORY")
-            self._lose_cache()
+            if self.fail_next == "compute":
+                self.fail_next = "nowhere"  # references are only being taken: nothing is merged, nothing lost
         self.reasons, self.scores = reasons, scores
         lost: dict[str, int] = {}
         for reason, resident in zip(self.reasons, residents, strict=True):
@@ -182,6 +183,8 @@ class CacheReference:
         stays = [reason != Reason.EVICTED for reason in self.reasons]
         self.slots = [slot for slot, stay in zip(self.slots, stays, strict=True) if stay]
         if self.policy.closes_gaps:
+            if self.next_position() != len(self.slots):
+                self._lose_cache()
             self._close_gaps()
         self.totals.evicted += sum(lost.values())
         self.totals.evictions += 1

@@ -19,7 +19,7 @@ sys.path.insert(0, str(NATIVE))
 
 import drift
 import prepare
-from upstream import LLAMA, PARTS, PrepareError, read_pin
+from upstream import LLAMA, PARTS, PrepareError, read_pin, sweep
 
 SOURCE = "".join(f"line {n}\n" for n in range(1, 21))
 PATCH = """--- a/src/a.cpp
@@ -234,3 +234,14 @@ def test_drift_on_the_newest_release_only_advises(
     assert capsys.readouterr().out.startswith(
         "nothing is known about the newest release: pip could not download"
     )
+
+
+def test_what_another_run_removed_is_swept_over(tmp_path: Path) -> None:
+    """A build that ran beside another failed on the other's folder, listed and then gone."""
+    (tmp_path / ".gone").symlink_to(tmp_path / "missing")
+    (tmp_path / ".old").mkdir()
+    os.utime(tmp_path / ".old", (0, 0))
+    (tmp_path / ".new").mkdir()
+    sweep(tmp_path)
+    assert not (tmp_path / ".old").exists()
+    assert (tmp_path / ".new").exists()

@@ -154,6 +154,25 @@ def test_closing_takes_the_abort_away(llama: Any, tiny_models: Path) -> None:
         assert model.try_decode([2], 1) == 0, "a new one starts without a request"
 
 
+def test_an_abort_while_the_cache_closes_touches_nothing_that_is_freed(llama: Any, tiny_models: Path) -> None:
+    """As of a signal handler that cancels: it was given the pointer that was being freed."""
+    with cached(llama, tiny_models, SPECS["llama"]) as model:
+        lib, given = model.cache._lib, []
+
+        class Closing:
+            pace_abort = staticmethod(given.append)
+
+            @staticmethod
+            def pace_close(pointer: Any) -> None:
+                model.cache.abort()
+                lib.pace_close(pointer)
+
+        model.cache._lib = Closing
+        model.cache.close()
+        assert given == [None]
+        model.cache.close()
+
+
 def test_an_abort_before_a_decode_refuses_it_whole(model: Cached) -> None:
     model.add(random_tokens(10))
     before = model.everything()

@@ -6,10 +6,12 @@ Row of the table of known trouble that this covers: attention weights unavailabl
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 import pytest
 from attention_reference import Asked, Pair, QueryPair
@@ -18,7 +20,9 @@ from hypothesis import strategies as st
 from native_cache import CACHES, SPECS, Cached, cached, is_cpu, random_tokens
 
 from pace_local.errors import NativeError
-from pace_local.testing import TinySpec
+from pace_local.testing import ARCHS, Arch, TinySpec
+from pace_local.testing.gguf import add_metadata
+from pace_local.testing.tensors import Tensor, tiny_tensors
 
 SPEC = TinySpec(n_layer=2)
 SHAPES = {
@@ -218,6 +222,45 @@ def test_a_renumbering_that_fails_keeps_it(llama: Any, tiny_models: Path) -> Non
             model.renumber([0, 3, 9])
         assert caught.value.status == "NO_MEMORY"
         np.testing.assert_array_equal(model.cache.attention(), before)
+
+
+def test_layers_may_come_in_another_order(
+    llama: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Granite's router, whose layer is the last, attends first: the process ended at the first decode."""
+    monkeypatch.setitem(ARCHS, "graniteswitch", Arch("norm", qkv_fused=True, free_heads=True))
+    spec = TinySpec(arch="graniteswitch", n_layer=2)
+    heads, width = spec.n_head * spec.head_dim, spec.n_head_kv * spec.head_dim
+    adapted = {
+        "attn_q": (spec.width, heads), "attn_k": (spec.width, width), "attn_v": (spec.width, width),
+        "attn_output": (heads, spec.width), "ffn_gate": (spec.width, spec.n_ff),
+        "ffn_up": (spec.width, spec.n_ff), "ffn_down": (spec.n_ff, spec.width),
+    }  # fmt: skip
+
+    def metadata(writer: gguf.GGUFWriter, spec: TinySpec) -> None:
+        add_metadata(writer, spec)
+        writer.add_logit_scale(1.0)
+        writer.add_uint32("graniteswitch.adapters.count", 1)
+        writer.add_uint32("graniteswitch.adapters.lora_rank", 1)
+        writer.add_array("graniteswitch.adapters.token_ids_activate", [spec.vocab_size - 1])
+        writer.add_array("graniteswitch.adapters.token_ids_substitute", [65])
+
+    def tensors(spec: TinySpec) -> Iterator[Tensor]:
+        yield from tiny_tensors(spec)
+        for layer, (part, (n_in, n_out)) in itertools.product(range(spec.n_layer), adapted.items()):
+            for name, shape in (("lora_a", (2, 1, n_in)), ("lora_b", (2, n_out, 1))):
+                yield Tensor(f"blk.{layer}.{part}.{name}", np.zeros(shape, dtype=np.float32))
+
+    monkeypatch.setattr("pace_local.testing.gguf.add_metadata", metadata)
+    monkeypatch.setattr("pace_local.testing.gguf.tiny_tensors", tensors)
+    with cached(llama, tmp_path, spec) as model:
+        for layers, n_heads in ((None, 2 * spec.n_head + 1), ([1, 2], spec.n_head + 1), ([0], spec.n_head)):
+            model.clear()
+            model.cache.observe(queries=0, layers=layers)
+            model.add(random_tokens(20))
+            model.add([7])
+            model.add([8])
+            assert model.cache.attention().sum() == pytest.approx(22 * n_heads, rel=1e-4), layers
 
 
 def test_a_lost_cache_has_none(llama: Any, tiny_models: Path) -> None:

@@ -56,6 +56,21 @@ def test_no_flipped_bit_gets_through(model: Cached, n: int) -> None:
     model.load(block, range(900, 900 + n))
 
 
+def test_values_that_lie_otherwise_are_of_another_shape(
+    llama: Any, tiny_models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Upstream turns quantised values unless it is told not to; a block of the other kind was loaded."""
+    spec, options = TinySpec(n_layer=1, head_dim=64), {"values": "q8_0", "n_ctx": 256}
+    with cached(llama, tiny_models, spec, **options) as model:
+        model.add(random_tokens(20))
+        turned = model.save()
+    monkeypatch.setenv("LLAMA_ATTN_ROT_DISABLE", "1")
+    with cached(llama, tiny_models, spec, **options) as model:
+        model.add(random_tokens(20))
+        bad(model, turned, "the block's keys and values have another shape")
+        model.load(model.save(), range(900, 920))
+
+
 def test_swapped_words_do_not_get_through(model: Cached) -> None:
     """A checksum that only adds up would not see them."""
     block = model.save()

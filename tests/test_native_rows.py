@@ -251,6 +251,11 @@ def test_bad_rows(llama: Any, tiny_models: Path) -> None:
         bad(model, "count number 0 is nan; use 1 or more", counts=np.array([np.nan, 1.0]))
         bad(model, "2 ranks, and not as many rows or counts", keys=np.ones((3, width)))
         bad(model, "2 ranks, and not as many rows or counts", counts=np.ones(1))
+        for name in ("keys", "values"):
+            # rows that were too narrow were read beyond their end
+            says = f"{name} of shape (2, {width - 1}); rows of layer 0 have {width}"
+            bad(model, says, **{name: np.ones((2, width - 1))})
+            bad(model, f"{name} of shape (2, {width + 1})", **{name: np.ones((2, width + 1))})
 
 
 def test_a_shared_cell(llama: Any, tiny_models: Path) -> None:
@@ -269,9 +274,26 @@ def test_a_failure_changes_nothing(llama: Any, tiny_models: Path, point: str, st
         bad(model, "no ", status)
 
 
+def test_a_device_that_fails_at_a_read_loses_nothing(llama: Any, tiny_models: Path) -> None:
+    """The cache was emptied, though references alone are taken. A write takes them first as well."""
+    with cached(llama, tiny_models, SPEC) as model:
+        model.add(random_tokens(10))
+        before = model.everything()
+        for act in (
+            lambda: model.cache.read_plain_keys(0),
+            lambda: write(model, 0, [1], plain_zero(), plain_zero()),
+        ):
+            model.cache.fail_next("compute")
+            with pytest.raises(NativeError) as caught:
+                act()
+            assert caught.value.status == "DEVICE_FAILED"
+            assert model.everything() == before
+
+
 def test_a_device_that_fails(llama: Any, tiny_models: Path) -> None:
     with cached(llama, tiny_models, SPEC) as model:
         model.add(random_tokens(10))
+        model.cache.read_plain_keys(0)
         model.cache.fail_next("compute")
         with pytest.raises(NativeError) as caught:
             write(model, 0, [1], plain_zero(), plain_zero())

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import gguf
+import numpy as np
 import pytest
 from native_cache import CACHES, FACTORS, SPECS, cached, random_tokens
 from raw_llama import Loaded, loaded
@@ -16,6 +17,7 @@ from raw_llama import Loaded, loaded
 from pace_local import _native
 from pace_local.errors import NativeError, NativeLoadError
 from pace_local.testing import ARCHS, Arch, RopeScaling, TinySpec
+from pace_local.testing.gguf import add_metadata
 from pace_local.testing.tensors import Tensor, tiny_tensors
 
 REFUSED: dict[str, tuple[TinySpec, dict[str, Any], str]] = {
@@ -62,6 +64,59 @@ def test_keys_that_are_scaled_behind_their_rotation_are_refused(
         capabilities = _native.query(model.context)
         assert not capabilities.supported
         assert "scales its keys after rotating them" in capabilities.reason
+
+
+@pytest.mark.parametrize(("n_layer", "is_rotated"), [(3, False), (32, True), (40, False)])
+def test_only_the_baichuan_that_is_rotated_is_supported(
+    n_layer: int, is_rotated: bool, llama: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 32 layers, the 7B. Keys of the 13B, which has ALiBi, were turned by a RoPE that it does not have."""
+    monkeypatch.setitem(ARCHS, "baichuan", Arch("norm"))
+    with loaded(llama, tmp_path, TinySpec(arch="baichuan", n_layer=n_layer)) as model:
+        capabilities = _native.query(model.context)
+        assert capabilities.supported == is_rotated
+        assert ("does not use rotary positions" in capabilities.reason) == (not is_rotated)
+
+
+def test_learned_positions_are_refused(llama: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """llama.cpp says that StarCoder's first version has RoPE: its keys were turned when they moved."""
+    traits = Arch("norm", norm="layer", ffn="plain", qkv_bias=True, qkv_fused=True)
+    monkeypatch.setitem(ARCHS, "starcoder", traits)
+
+    def tensors(spec: TinySpec) -> Iterator[Tensor]:
+        for tensor in tiny_tensors(spec):
+            yield tensor
+            if re.search(r"(attn_output|ffn_up|ffn_down)\.weight$", tensor.name):
+                bias = np.zeros(len(tensor.values), dtype=np.float32)
+                yield Tensor(tensor.name.replace("weight", "bias"), bias)
+        yield Tensor("position_embd.weight", np.zeros((spec.context_length, spec.width), dtype=np.float32))
+
+    monkeypatch.setattr("pace_local.testing.gguf.tiny_tensors", tensors)
+    with loaded(llama, tmp_path, TinySpec(arch="starcoder", n_ctx_train=512)) as model:
+        capabilities = _native.query(model.context)
+        assert not capabilities.supported
+        assert "does not use rotary positions" in capabilities.reason
+
+
+def test_keys_that_are_paired_otherwise_than_upstream_says_are_refused(
+    llama: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DeepSeek-OCR pairs the halves of a head; moved keys were turned in pairs of neighbours."""
+    monkeypatch.setitem(ARCHS, "deepseek2-ocr", Arch("neox"))
+
+    def metadata(writer: gguf.GGUFWriter, spec: TinySpec) -> None:
+        add_metadata(writer, spec)
+        writer.add_leading_dense_block_count(spec.n_layer)
+        writer.add_expert_feed_forward_length(spec.n_ff)
+        writer.add_expert_shared_count(1)
+        writer.add_expert_weights_scale(1.0)
+        writer.add_expert_weights_norm(False)
+
+    monkeypatch.setattr("pace_local.testing.gguf.add_metadata", metadata)
+    with loaded(llama, tmp_path, TinySpec(arch="deepseek2-ocr", n_head=2, n_head_kv=2)) as model:
+        capabilities = _native.query(model.context)
+        assert not capabilities.supported
+        assert "cannot shift the keys of this architecture" in capabilities.reason
 
 
 @pytest.mark.parametrize("heads", [(2, 0, 2), (2, 2, 2)], ids=["no attention", "linear attention"])

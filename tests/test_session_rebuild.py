@@ -55,6 +55,20 @@ def of_type(heard: list[events.Event], kind: type[events.Event]) -> list[Any]:
     return [event for event in heard if isinstance(event, kind)]
 
 
+def test_a_shift_that_fails_is_decoded_again(model: Model, heard: list[events.Event]) -> None:
+    """The next decode went on with keys of which some were shifted and some not."""
+    with tiny_session(model, listener=heard.append, policy="context_shift") as session:
+        fail(session)
+        while not of_type(heard, events.Evicted):
+            session.append(TEXT)
+        (rebuilt,) = of_type(heard, events.Rebuilt)
+        assert "shifted" in rebuilt.reason
+        residents = session.residents
+        assert residents.position.tolist() == list(range(len(residents)))
+        session.append(TEXT)
+        session.check()
+
+
 def test_the_residents_are_decoded_again(session: Session, heard: list[events.Event]) -> None:
     residents = session.residents.token_index.copy()
     session.append(TEXT)
@@ -162,7 +176,15 @@ def test_the_device_fails_while_rows_are_merged(
             assert session.next_position > session.n_residents
         else:
             assert session.next_position == session.n_residents
-        fail(session)
+        cache: Any = session.engine.cache
+        write = cache.write_rows
+
+        def loses(*args: Any) -> None:
+            cache.write_rows = write
+            fail(session)
+            write(*args)
+
+        cache.write_rows = loses
         heard.clear()
         session.append(TEXT * 8)
         (rebuilt, *_) = of_type(heard, events.Rebuilt)

@@ -4,7 +4,8 @@ find_package(Python3 3.10 REQUIRED COMPONENTS Interpreter)
 set(PACE_NATIVE_DIR "${CMAKE_CURRENT_SOURCE_DIR}/native")
 file(GLOB pace_patches CONFIGURE_DEPENDS "${PACE_NATIVE_DIR}/patches/*.patch")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
-    "${PACE_NATIVE_DIR}/upstream.txt" "${PACE_NATIVE_DIR}/prepare.py" "${PACE_NATIVE_DIR}/patching.py" ${pace_patches})
+    "${PACE_NATIVE_DIR}/upstream.txt" "${PACE_NATIVE_DIR}/prepare.py" "${PACE_NATIVE_DIR}/patching.py"
+    "${PACE_NATIVE_DIR}/upstream.py" ${pace_patches})
 
 # Errors go straight to the terminal; the last of them says all there is to say.
 execute_process(

@@ -34,7 +34,7 @@ enum pace_status {
     PACE_BUFFER_TOO_SMALL = 5,   // the result does not fit; the needed count was stored
     PACE_SHARED_CELL      = 6,   // a cell that would change position belongs to another sequence too
     PACE_NO_MEMORY        = 7,   // host or device memory could not be allocated
-    PACE_CACHE_LOST       = 8,   // a device failed half-way through a move: the cache has been emptied
+    PACE_CACHE_LOST       = 8,   // a device failed half-way through a move or shift: the cache has been emptied
     PACE_INTERNAL         = 9,   // a fault of this library
     PACE_NO_ROOM          = 10,  // fewer cells are free than are needed
     PACE_BAD_BLOCK        = 11,  // not a saved block, a broken one, or one of another model or build
@@ -54,12 +54,13 @@ enum pace_attention_part {
     PACE_ATTENTION_QUERIES = 2,  // the fewest last steps that have n observed query rows together
 };
 
-// Where pace_fail_next() makes the next retain, renumber, write, save or load fail. For tests of callers.
+// Where pace_fail_next() makes the next call that gets there fail. For tests of callers.
 enum pace_fail_point {
     PACE_FAIL_NOWHERE  = 0,
-    PACE_FAIL_PLAN     = 1,  // before anything: PACE_NO_MEMORY
-    PACE_FAIL_ALLOCATE = 2,  // at the allocation of the graph: PACE_NO_MEMORY
-    PACE_FAIL_COMPUTE  = 3,  // after the device was told to move rows: PACE_CACHE_LOST, or PACE_DEVICE_FAILED
+    PACE_FAIL_PLAN     = 1,  // before anything is changed by a retain, renumber, write, save or load: PACE_NO_MEMORY
+    PACE_FAIL_ALLOCATE = 2,  // at the allocation of a graph, also of one that reads: PACE_NO_MEMORY
+    PACE_FAIL_COMPUTE  = 3,  // after the device was told to move rows: PACE_CACHE_LOST from a renumber, a write or a
+                             // settle; PACE_DEVICE_FAILED from a save, a load, or where references are only taken
 };
 
 // What a saved block belongs to, as the caller tells one model and one build from another, such as by a hash.
@@ -83,7 +84,7 @@ struct pace_sizes {
 };
 
 struct pace_capabilities {
-    int32_t  supported;     // 1: every operation below works on this context
+    int32_t  supported;     // 1: every operation below works on this context; but Grok's attention is not observed
     uint32_t n_cells;       // size of the KV buffer in cells
     uint32_t n_layers;      // layers that have keys and values
     uint32_t n_seq;         // sequences that the context was made for
@@ -179,7 +180,8 @@ PACE_API int32_t pace_read_rows(const struct pace_cache * cache,
                                 uint64_t *                n_out);
 
 // Keys of one layer for all residents of a sequence in position order, as they would be at position 0: rotated
-// back from their references, as F32, head-major. Takes references of residents that have none yet.
+// back from their references, as F32, head-major. Takes references of residents that have none yet; changes nothing
+// else, also where a device fails (PACE_DEVICE_FAILED).
 PACE_API int32_t pace_read_plain_keys(struct pace_cache * cache,
                                       llama_seq_id        seq,
                                       uint32_t            layer,
@@ -276,7 +278,10 @@ PACE_API int32_t pace_load(struct pace_cache *          cache,
 
 // Applies the shifts of llama_memory_seq_add() that upstream still owes its keys, now and to the end: pace_abort()
 // does not cut them short, which would leave some layers shifted and the shift still owed. For callers that
-// shift by upstream's own means; pace_renumber() needs no such thing.
+// shift by upstream's own means; pace_renumber() needs no such thing. Upstream's own means also turn the keys of
+// layers that an architecture leaves unrotated by a rule of its own (SmolLM3, Llama 4, AFMoE), and break quantised keys
+// of which only a part of each head is rotated: do not shift those. PACE_CACHE_LOST if the shift failed: some layers
+// may have been shifted.
 PACE_API int32_t pace_settle(struct pace_cache * cache);
 
 // From the next llama_decode() on, adds up how much attention each resident receives: softmax weights of the
@@ -307,7 +312,7 @@ PACE_API int32_t pace_write_attention(struct pace_cache * cache,
 PACE_API void pace_abort(struct pace_cache * cache);
 PACE_API void pace_abort_clear(struct pace_cache * cache);
 
-// Makes the next retain, renumber, write, save or load fail at a point, once.
+// Makes the next call that gets to a point fail there, once.
 PACE_API int32_t pace_fail_next(struct pace_cache * cache, int32_t point);
 
 #endif  // PACE_H

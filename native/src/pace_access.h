@@ -24,6 +24,9 @@ struct pace_access {
 
     static bool v_transposed(const llama_kv_cache & kv) { return kv.v_trans; }
 
+    // Upstream turns the heads of quantised values by a Hadamard matrix.
+    static bool turns_values(const llama_kv_cache & kv) { return kv.attn_rot_v; }
+
     static bool shares_cells(const llama_kv_cache & kv) { return kv.other != nullptr; }
 
     static bool has_window(const llama_kv_cache & kv) { return kv.swa_type != LLAMA_SWA_TYPE_NONE; }

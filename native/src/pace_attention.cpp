@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 // Rows that wait on the device before they are added up: few enough to be small, and enough that adding them
 // up, for which the device must have finished, costs nothing.
@@ -45,15 +46,16 @@ pace_attention::pace_attention(llama_context & ctx, llama_kv_cache & kv, const p
     window(options.window),
     observes(pace_access::hparams(kv).n_layer(), false),
     occupants(kv.get_size()) {
-    const auto & layers = pace_access::layers(kv);
+    const auto & layers     = pace_access::layers(kv);
+    int          last_layer = -1;
     for (uint32_t i = 0; i < (options.n_layers ? options.n_layers : layers.size()); ++i) {
         const auto layer = options.n_layers ? options.layers[i] : i;
         const auto il    = (int) layers[layer].il;
         observes.resize(std::max<size_t>(observes.size(), il + 1));
         observes[il] = true;
-        first_layer  = first_layer < 0 ? il : std::min(first_layer, il);
         last_layer   = std::max(last_layer, il);
     }
+    awaited.resize(observes.size());
     const ggml_init_params params = { ggml_tensor_overhead(), nullptr, true };
     context.reset(ggml_init(params));
     waiting = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, kv.get_size(), n_waiting);
@@ -65,8 +67,16 @@ pace_attention::pace_attention(llama_context & ctx, llama_kv_cache & kv, const p
     if (!buffer) {
         pace_fail(PACE_NO_MEMORY, "%s cannot hold the attention masses", ggml_backend_buft_name(type));
     }
-    // Not a number: a row that was never stored, because its graph failed, can be told from one that was.
-    ggml_backend_buffer_clear(buffer.get(), 0xff);
+    for (int64_t row = 0; row < n_waiting; ++row) {
+        mark_unstored(row);
+    }
+}
+
+// Not a number: a row that was never stored, because its graph failed, can be told from one that was. Written as a
+// float, since not every device can fill memory with a byte.
+void pace_attention::mark_unstored(int64_t row) {
+    const float mark = std::numeric_limits<float>::quiet_NaN();
+    ggml_backend_tensor_set(waiting, &mark, row * waiting->nb[1], sizeof(mark));
 }
 
 uint32_t pace_attention::n_queries(uint32_t n_tokens) const {
@@ -82,6 +92,7 @@ uint32_t pace_attention::n_nodes(uint32_t n_tokens) const {
 
 void pace_attention::begin_graph(const llm_graph_context & graph) {
     const auto * memory = static_cast<const llama_kv_cache_context *>(graph.mctx);
+    awaited             = observes;
     partial_sums.clear();
     weights = ggml_new_tensor_2d(graph.ctx0, GGML_TYPE_F32, memory->get_n_kv(), n_queries(graph.n_tokens));
     row     = ggml_new_tensor_1d(graph.ctx0, GGML_TYPE_I64, 1);
@@ -102,9 +113,10 @@ void pace_attention::build(const llm_graph_context & graph,
     if (il < 0 || (size_t) il >= observes.size() || !observes[il]) {
         return;
     }
-    if (il == first_layer) {
+    if (!awaited[il]) {
         begin_graph(graph);
     }
+    awaited[il]      = false;
     auto *     ctx0  = graph.ctx0;
     const auto n     = (int64_t) graph.n_tokens;
     const auto first = n - weights->ne[1];
@@ -125,7 +137,7 @@ void pace_attention::build(const llm_graph_context & graph,
         graph.cb(mass, "pace_mass", il);
         add(graph, at - first, mass);
     }
-    if (il == last_layer) {
+    if (std::find(awaited.begin(), awaited.end(), true) == awaited.end()) {
         finish_graph(graph);
     }
 }
@@ -247,10 +259,10 @@ void pace_attention::collect() {
             past.pop_front();
         }
     }
-    if (!steps.empty()) {
-        steps.clear();
-        ggml_backend_buffer_clear(buffer.get(), 0xff);
+    for (const auto & step : steps) {
+        mark_unstored(step.row);
     }
+    steps.clear();
 }
 
 void pace_attention::follow(const llama_kv_cells & cells, const std::vector<uint32_t> & sources) {

@@ -31,7 +31,8 @@ class pace_attention {
     // Query rows of a micro-batch that are observed.
     uint32_t n_queries(uint32_t n_tokens) const;
 
-    // Adds the nodes of one layer to a graph that is being built, and those that store the sum after the last.
+    // Adds the nodes of one layer to a graph that is being built, and those that store the sum after the last. Layers
+    // come in the graph's own order, each once; one that has come already begins another graph.
     void build(const llm_graph_context & graph,
                ggml_tensor *             q,
                ggml_tensor *             k,
@@ -89,8 +90,6 @@ class pace_attention {
     double                  decay;
     uint32_t                window;
     std::vector<bool>       observes;  // [layer of the model]
-    int                     first_layer = -1;
-    int                     last_layer  = -1;
     ggml_context_ptr        context;
     ggml_backend_buffer_ptr buffer;
     ggml_tensor *           waiting = nullptr;  // F32 [n_cells, n_waiting]
@@ -101,10 +100,12 @@ class pace_attention {
     std::vector<occupant>            occupants;  // [cell]
 
     // Of the graph that is being built.
+    std::vector<bool>        awaited;  // [layer of the model]: observed, and not built yet
     std::vector<partial_sum> partial_sums;
     ggml_tensor *            weights = nullptr;
     ggml_tensor *            row     = nullptr;
 
+    void mark_unstored(int64_t row);
     void begin_graph(const llm_graph_context & graph);
     void add(const llm_graph_context & graph, int64_t first_query, ggml_tensor * mass);
     void finish_graph(const llm_graph_context & graph);

@@ -157,18 +157,6 @@ void write_columns(ggml_tensor * v, const std::vector<run_of_cells> & runs, cons
     });
 }
 
-// Runs body on the devices; if one fails, what was in the cache is as before.
-template <typename F> void keeps_residents(F && body) {
-    try {
-        body();
-    } catch (const pace_failure & failure) {
-        if (failure.status == PACE_CACHE_LOST) {
-            pace_fail(PACE_DEVICE_FAILED, "%s", failure.message.c_str());
-        }
-        throw;
-    }
-}
-
 std::vector<int> counted_layers(const pace_cache & cache, const std::vector<uint32_t> & cells) {
     std::vector<int> result;
     for (const auto & layer : pace_access::layers(*cache.kv)) {
@@ -447,7 +435,7 @@ int32_t pace_save(struct pace_cache *          cache,
             pace_fail(PACE_NO_MEMORY, "no memory to plan");
         }
         llama_synchronize(cache->ctx);
-        keeps_residents([&] { pace_capture(*cache, cells); });
+        pace_keeps_residents([&] { pace_capture(*cache, cells); });
         zero_padding(*cache, layout, n, out);
         fill_block(*cache, cells, counted, layout, header_of(*cache, *identity, n), out);
     });
@@ -503,7 +491,7 @@ int32_t pace_load(struct pace_cache *          cache,
         const rows_to_load what = { data, layout_of(*cache, header.n_tokens, header.n_counted), rows, positions,
                                     free_cells(*cache, n) };
         llama_synchronize(cache->ctx);
-        keeps_residents([&] { fill_cells(*cache, what); });
+        pace_keeps_residents([&] { fill_cells(*cache, what); });
         occupy_cells(*cache, seq, what);
         load_counts(*cache, header, what);
         if (change) {

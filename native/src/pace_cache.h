@@ -65,6 +65,20 @@ struct pace_cache {
     bool fails_at(pace_fail_point point);
 };
 
+// While there is one, nothing is cut short.
+class pace_moving {
+  public:
+    explicit pace_moving(pace_cache & cache) : cache(cache) { cache.moving = true; }
+
+    ~pace_moving() { cache.moving = false; }
+
+    pace_moving(const pace_moving &)             = delete;
+    pace_moving & operator=(const pace_moving &) = delete;
+
+  private:
+    pace_cache & cache;
+};
+
 // Most nodes that the graph of one renumbering has.
 size_t pace_graph_size(const pace_cache & cache);
 

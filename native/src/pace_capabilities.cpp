@@ -48,6 +48,18 @@ bool pace_rotates(const llama_kv_cache & kv, uint32_t il) {
     }
 }
 
+// Architectures whose graphs rotate keys otherwise than hparams.rope_type says, or not at all.
+static const char * reason_of_rotation(const llama_model & model) {
+    const bool is_unrotated = model.arch == LLM_ARCH_BAICHUAN && model.type != LLM_TYPE_7B;
+    if (is_unrotated || model.pos_embd || model.hparams.use_alibi) {
+        return "the model does not use rotary positions (RoPE)";
+    }
+    if (model.arch == LLM_ARCH_DEEPSEEK2OCR) {
+        return "llama.cpp cannot shift the keys of this architecture";
+    }
+    return nullptr;
+}
+
 // These architectures scale each dimension of a key after they have rotated it. Turning such a key further is not what
 // they compute at its new position. (A norm without weights is: rotations leave lengths as they are.)
 static bool weighs_rotated_keys(const llama_model & model) {
@@ -85,6 +97,9 @@ static const char * reason_of_cache(const llama_context & ctx, const llama_kv_ca
     }
     if (hparams.rope_type != LLAMA_ROPE_TYPE_NORM && hparams.rope_type != LLAMA_ROPE_TYPE_NEOX) {
         return "the model does not use rotary positions (RoPE)";
+    }
+    if (const char * reason = reason_of_rotation(pace_access::model(kv))) {
+        return reason;
     }
     if (!kv.get_can_shift()) {
         return "llama.cpp cannot shift the keys of this architecture";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "pace_cache.h"
+#include "pace_status.h"
 
 #include <vector>
 
@@ -86,6 +87,18 @@ void pace_move_rows(pace_cache & cache, const pace_plan & plan);
 
 // Empties the cache, after a device failed half-way: no row can be trusted then.
 void pace_empty(pace_cache & cache);
+
+// Runs body; a cache that is lost meanwhile is emptied.
+template <typename F> void pace_empties_if_lost(pace_cache & cache, F && body) {
+    try {
+        std::forward<F>(body)();
+    } catch (const pace_failure & failure) {
+        if (failure.status == PACE_CACHE_LOST) {
+            pace_empty(cache);
+        }
+        throw;
+    }
+}
 
 // Notes how many tokens rows of a layer of the model stand for; NULL: one each.
 void pace_count(pace_cache & cache, int il, const std::vector<uint32_t> & cells, const float * counts);

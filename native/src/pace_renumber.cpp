@@ -101,12 +101,18 @@ int32_t pace_settle(struct pace_cache * cache) {
         if (!cache) {
             pace_fail(PACE_INVALID_ARGUMENT, "pace_settle: cache is NULL");
         }
-        cache->moving = true;
-        cache->ctx->memory_update(false);
-        cache->moving = false;
-        if (cache->cells().get_has_shift()) {
-            pace_fail(PACE_INTERNAL, "upstream could not shift its keys");
+        if (!cache->cells().get_has_shift()) {
+            return;
         }
+        pace_empties_if_lost(*cache, [&] {
+            const pace_moving moving(*cache);
+            cache->ctx->memory_update(false);
+            if (cache->fails_at(PACE_FAIL_COMPUTE) || cache->cells().get_has_shift()) {
+                // upstream does not say whether some layers were shifted already
+                pace_fail(PACE_CACHE_LOST,
+                          "the device failed while llama.cpp shifted its keys; decode the tokens again");
+            }
+        });
     });
 }
 
@@ -130,14 +136,7 @@ static void place(pace_cache &      cache,
     if (cache.counts) {
         cache.counts->forget_strangers();
     }
-    try {
-        pace_move_rows(cache, plan);
-    } catch (const pace_failure & failure) {
-        if (failure.status == PACE_CACHE_LOST) {
-            pace_empty(cache);
-        }
-        throw;
-    }
+    pace_empties_if_lost(cache, [&] { pace_move_rows(cache, plan); });
     rewrite_cells(cache, plan);
     set_change(change, plan, n_residents, start);
 }

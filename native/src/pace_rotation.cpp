@@ -68,10 +68,9 @@ bool pace_can_run(const pace_cache & cache, ggml_cgraph * graph) {
 
 void pace_run(pace_cache & cache, ggml_cgraph * graph) {
     pace_access::use_batch_threads(*cache.ctx);
-    cache.moving       = true;
-    const auto status  = ggml_backend_sched_graph_compute(cache.sched.get(), graph);
-    cache.moving       = false;
-    const bool injured = cache.fails_at(PACE_FAIL_COMPUTE);
+    const pace_moving moving(cache);
+    const auto        status  = ggml_backend_sched_graph_compute(cache.sched.get(), graph);
+    const bool        injured = cache.fails_at(PACE_FAIL_COMPUTE);
     if (status != GGML_STATUS_SUCCESS || injured) {
         pace_fail(PACE_CACHE_LOST, "the device failed while rows were being moved (status %d)", (int) status);
     }

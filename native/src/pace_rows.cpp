@@ -67,18 +67,6 @@ class rows_graph {
     ggml_cgraph *    graph = nullptr;
 };
 
-// Runs body; a cache that is lost meanwhile is emptied.
-template <typename F> void empties_if_lost(pace_cache & cache, F && body) {
-    try {
-        body();
-    } catch (const pace_failure & failure) {
-        if (failure.status == PACE_CACHE_LOST) {
-            pace_empty(cache);
-        }
-        throw;
-    }
-}
-
 struct new_rows {
     uint32_t              layer;
     std::vector<uint32_t> cells;
@@ -199,7 +187,7 @@ int32_t pace_read_plain_keys(struct pace_cache * cache,
         if (cells.empty()) {
             return;
         }
-        empties_if_lost(*cache, [&] {
+        pace_keeps_residents([&] {
             pace_capture(*cache, cells);
             rows_graph graph(*cache);
             auto *     source = graph.input(GGML_TYPE_I32, (int64_t) cells.size());
@@ -269,10 +257,8 @@ int32_t pace_write_rows(struct pace_cache * cache,
             pace_fail(PACE_NO_MEMORY, "no memory to plan");
         }
         llama_synchronize(cache->ctx);
-        empties_if_lost(*cache, [&] {
-            pace_capture(*cache, ranked);
-            write_graph(*cache, rows).run();
-        });
+        pace_keeps_residents([&] { pace_capture(*cache, ranked); });
+        pace_empties_if_lost(*cache, [&] { write_graph(*cache, rows).run(); });
         pace_count(*cache, (int) tensor.il, rows.cells, counts);
     });
 }

@@ -79,5 +79,10 @@ uint64_t pace_shape(const pace_cache & cache) {
     add_to(bytes, cparams.yarn_beta_fast);
     add_to(bytes, cparams.yarn_beta_slow);
     add_to(bytes, (uint32_t) cparams.n_ctx_orig_yarn);
+    // Upstream turns quantised values whose heads are so large by a Hadamard matrix, unless it is told not to.
+    const bool could_turn = ggml_is_quantized(kv.type_v()) && hparams.n_embd_head_v() % 64 == 0;
+    if (could_turn && !pace_access::turns_values(kv)) {
+        add_to(bytes, (uint32_t) 1);
+    }
     return pace_checksum(bytes.data(), bytes.size());
 }

@@ -18,6 +18,18 @@ struct pace_failure {
 // Stores the message for pace_last_message() and returns the status.
 int32_t pace_report(pace_status status, const std::string & message) noexcept;
 
+// Runs body on the devices; if one fails, what was in the cache is as before.
+template <typename F> void pace_keeps_residents(F && body) {
+    try {
+        std::forward<F>(body)();
+    } catch (const pace_failure & failure) {
+        if (failure.status == PACE_CACHE_LOST) {
+            pace_fail(PACE_DEVICE_FAILED, "%s", failure.message.c_str());
+        }
+        throw;
+    }
+}
+
 // Runs body; nothing is thrown past it.
 template <typename F> int32_t pace_guard(F && body) noexcept {
     try {
