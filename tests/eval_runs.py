@@ -96,6 +96,7 @@ def measure(
 def outcome(results: Results) -> dict[str, Any]:
     """A summary without what differs from one measuring to the next: times, memory of the process."""
     changing = ("read_seconds", "probe_seconds", "wall_seconds", "host_bytes_peak")
+    changing += ("saved_host_bytes_peak", "saved_disk_bytes_peak")  # they are written meanwhile
     return {
         each.cell.key: {name: value for name, value in each.as_document().items() if name not in changing}
         for each in summarise(results)
@@ -104,4 +105,13 @@ def outcome(results: Results) -> dict[str, Any]:
 
 def steady(probe: ProbeMeasure) -> ProbeMeasure:
     """The same of one probe."""
-    return dataclasses.replace(probe, run="", seconds=0, focus_seconds=0, host_bytes=0)
+    return dataclasses.replace(
+        probe,
+        run="",
+        seconds=0,
+        focus_seconds=0,
+        work_seconds=0,
+        host_bytes=0,
+        saved_host_bytes=0,
+        saved_disk_bytes=0,
+    )

@@ -21,7 +21,7 @@ from pace_local.errors import CancelledError
 from pace_local.eval.askers import move_apart, trial_of
 from pace_local.eval.cells import CEILING, Cell, EvalSettings
 from pace_local.eval.journal import Results
-from pace_local.eval.plans import plan_of, wrong_reads
+from pace_local.eval.plans import n_wrong, plan_of, wrong_reads
 from pace_local.eval.report import report
 from pace_local.eval.stage import SESSIONS, goes_on_exactly
 from pace_local.eval.summary import asked_cells, summarise
@@ -225,10 +225,18 @@ def test_memory_is_saved_against_what_the_session_needs_at_each_gap(both: Result
     spare = long.kv_bytes_peak / of_one - most - SessionConfig.headroom
     assert 0 <= spare < 256  # caches are made in blocks
     assert long.probes[0].n_cells == cells["alike/none/-/1@0"].probes[0].n_cells > most + 1000
-    saved = 100 * (1 - evicting.kv_bytes_peak / long.kv_bytes_peak)
+    # What keeps everything needs no references, and is counted without.
+    for each in (short, long):
+        probe = each.probes[0]
+        references = each.kv_bytes_peak * (probe.reference_bytes or 0) // probe.kv_bytes
+        assert each.kv_bytes_peak > references == each.kv_bytes_peak - each.unreferenced_bytes_peak > 0
     table = report(both).partition("### Peak memory")[2].splitlines()[2:6]
-    assert [line.split(" %;")[0] for line in table if line.startswith("| pace")] == ["| pace | 0"]
-    assert f" | {saved:.0f} %; " in next(line for line in table if line.startswith("| pace"))
+    (row,) = (line for line in table if line.startswith("| pace"))
+    for each in (short, long):
+        saved = 100 * (1 - evicting.kv_bytes_peak / each.unreferenced_bytes_peak)
+        assert f"| {saved:.0f} %; " in row
+    assert evicting.kv_bytes_peak > short.unreferenced_bytes_peak
+    assert " | 0 %; +0 %; " in next(line for line in table if line.startswith("| none"))
 
 
 def test_results_from_before_the_cells_were_kept_say_nothing_of_memory_saved(both: Results) -> None:
@@ -316,6 +324,12 @@ def test_so_many_percent_of_the_reads_are_wrong(percent: int) -> None:
                  if needed[0] not in names]  # fmt: skip
         assert len(wrong) == round(percent * 20 / 100)
         assert all(name in TOLD for names in said for name in names)
+
+
+def test_more_than_no_percent_is_at_least_one_read() -> None:
+    assert [n_wrong(percent, 5) for percent in (0, 1, 10, 30, 50, 99)] == [0, 1, 1, 2, 2, 5]
+    assert [n_wrong(10, n) for n in (0, 1, 8, 20)] == [0, 1, 1, 2]
+    assert wrong_reads(NEEDED[:5], TOLD, 10, 1) != wrong_reads(NEEDED[:5], TOLD, 0, 1)
 
 
 def test_reads_are_wrong_in_three_ways() -> None:

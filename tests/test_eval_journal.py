@@ -69,6 +69,21 @@ def test_a_second_try_replaces_the_unfinished_first(tmp_path: Path) -> None:
     assert load_results(tmp_path).probes(CELL, 1) == [measured("two", 1)]
 
 
+def test_a_refused_cell_is_settled_for_the_run_that_refused_it_alone(tmp_path: Path) -> None:
+    with Journal(tmp_path, header("one")) as journal:
+        journal.add_probe(measured("one", 1))
+        journal.end_cell(CELL, 1, "the context is full")
+        assert journal.results.is_finished(CELL, 1)
+        assert journal.results.is_settled(CELL, 1, "one")
+    with Journal(tmp_path, header("two")) as journal:
+        assert not journal.results.is_settled(CELL, 1, "two")
+        journal.add_probe(measured("two", 1))
+        assert not journal.results.is_finished(CELL, 1)
+        assert journal.results.probes(CELL, 1) == [measured("two", 1)]
+        journal.end_cell(CELL, 1)
+    assert load_results(tmp_path).is_settled(CELL, 1)
+
+
 def test_turns_of_a_session_that_was_begun_anew_replace_those_of_the_first_try(tmp_path: Path) -> None:
     with Journal(tmp_path, header("one")) as journal:
         for number in (1, 2, 3):

@@ -164,6 +164,57 @@ def test_runs_on_different_machines_are_told_apart() -> None:
     assert "- build of run 3: llama-cpp-python 1.2.3, patch ef, avx2\n" in text
 
 
+def test_rows_of_different_machines_are_not_to_be_compared_by_a_task() -> None:
+    runs = [header(CELLS, name) for name in ("one", "two")]
+    said = "Rows of different machines or builds differ by that too"
+    assert said not in report(Results([{"type": "run", **run} for run in runs]))
+    runs[1]["machine"] = {**runs[1]["machine"], "cpu": "another"}
+    assert said in report(Results([{"type": "run", **run} for run in runs]))
+
+
+def test_what_keeps_everything_is_compared_in_seeds_that_both_have() -> None:
+    """Two of the policy's probes against four would be half of the tasks, in half of the time."""
+    settings = dataclasses.replace(CELLS, seeds=2)
+    none_session = {**SESSION, "stage": NONE}
+    lines = [
+        {"type": "run", **header(settings, "one")},
+        *({**SESSION, "seed": seed, "seconds": 10.0} for seed in (1,)),
+        *({**none_session, "seed": seed, "seconds": 10.0} for seed in (1, 2)),
+        *(a_probe(PACE, n, 20, 12, None, seconds=5.0, seed=1, kv_bytes=90, n_cells=2560) for n in (1, 2)),
+        *(
+            a_probe(NONE, n, 20, 12, None, seconds=5.0, seed=seed, kv_bytes=90, n_cells=2560)
+            for seed in (1, 2)
+            for n in (1, 2)
+        ),
+    ]
+
+    def shown(lines: list[dict[str, Any]]) -> list[str]:
+        found = table(report(Results(lines)), "Peak memory of the KV cache saved, time added, tasks kept, "
+                      "against keeping everything")  # fmt: skip
+        return [line.partition(", ")[0] for line in found[2:]]
+
+    assert shown(lines) == ["| pace | -50 %; +0 %; 100 %", "| none | 0 %; +0 %; 100 %"]
+    second = [a_probe(PACE, 1, 9, 12, "code wrong", seconds=90.0, seed=2, kv_bytes=90, n_cells=2560)]
+    assert shown([*lines, *second]) == shown(lines)
+    without = [line for line in lines if line.get("cell") != PACE]
+    assert shown([*without, *second])[0] == "| pace | -50 %; –; –"
+
+
+def test_what_is_saved_for_recall_is_told_where_something_is() -> None:
+    heading = "### Most saved for recall: in main memory; on disk"
+    assert heading not in report(Results(LINES))
+    more = [a_probe(PACE, 1, 20, 12, None, saved_host_bytes=3_000_000, saved_disk_bytes=5_000_000)]
+    lines = [line for line in LINES if line.get("cell") != PACE]
+    assert table(report(Results([*lines, *more])), heading[4:])[3].startswith("| pace | 3 MB; 5 MB, ")
+
+
+def test_an_answer_in_words_is_not_called_code() -> None:
+    talk = Cell("dialogue", "pace", None, 1)
+    asked = {"type": "run", **header(dataclasses.replace(SETTINGS, specs=("dialogue",), reads=(1,)), "two")}
+    text = report(Results([asked, a_probe(talk.key, 1, 4, 12, "code wrong")]))
+    assert "| 1, 1 | answer wrong | 4/20 |" in text
+
+
 @pytest.mark.parametrize("whole", range(1, len(LINES)))
 def test_a_partial_run_gives_a_report(whole: int) -> None:
     text = report(Results(LINES[:whole]))

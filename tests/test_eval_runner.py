@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from eval_runs import SETTINGS, Watch, measure, outcome, steady
@@ -20,6 +21,8 @@ from pace_local.eval.cells import CEILING, Cell, EvalSettings
 from pace_local.eval.journal import Results
 from pace_local.eval.plans import plan_of
 from pace_local.eval.play import Play
+from pace_local.eval.stage import Stage
+from pace_local.eval.summary import summarise
 from pace_local.eval.tasks import KINDS
 from pace_local.eval.trial import SYSTEM_PROMPT
 from pace_local.eval.workload import make_workload
@@ -193,6 +196,9 @@ def test_other_work_between_probes_is_a_step_of_its_own(model: Model, tmp_path: 
         lengths.append([probe.session_tokens for probe in probes])
         steps = [after - before for before, after in itertools.pairwise(lengths[-1])]
         assert min(steps) > 1000  # more than question and answer
+        assert [probe.work_seconds > 0 for probe in probes] == [False, True, True]
+        (summary,) = (each for each in summarise(results) if each.cell.key == cell)
+        assert summary.wall_seconds > summary.read_seconds + summary.probe_seconds
     assert lengths[0] == lengths[1]
 
 
@@ -240,13 +246,32 @@ def test_a_ceiling_has_all_and_nothing_else(model: Model, whole: tuple[Results, 
             assert 0 < rest - probe.generated_tokens < 64 * (reads + 3)  # role markers
 
 
-def test_a_policy_that_cannot_hold_it_is_refused_and_not_tried_again(model: Model, tmp_path: Path) -> None:
+def test_a_policy_that_cannot_hold_it_is_refused_and_tried_again_by_the_next_run(
+    model: Model, tmp_path: Path
+) -> None:
     settings = dataclasses.replace(SETTINGS, policies=("pace",), reads=(4,), budget=200, position_cap=900)
     results, watch = measure(model, settings, tmp_path)
     assert "can be pinned in a budget of 200" in (results.refusal("alike/pace/-/4", 1) or "")
     assert watch.cells == ["alike/ceiling/-/4 1", "alike/pace/-/4 1"]
-    _, again = measure(model, settings, tmp_path, run="two")
-    assert (again.turns, again.probes, again.cells) == ([], [], [])
+    results, again = measure(model, settings, tmp_path, run="two")
+    assert (again.probes, again.cells) == ([], ["alike/pace/-/4 1"])
+    assert "can be pinned in a budget of 200" in (results.refusal("alike/pace/-/4", 1) or "")
+
+
+def test_a_cell_for_which_there_was_no_memory_is_measured_by_a_run_that_has_it(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = dataclasses.replace(SETTINGS, policies=("pace",), reads=(8,), tokens=0)
+    key = "alike/pace/-/8"
+    with monkeypatch.context() as short:
+        short.setattr(Stage, "_open", Mock(side_effect=ConfigError("5 GB are needed, and 1 GB is free")))
+        results, _ = measure(model, settings, tmp_path)
+    assert results.refusal(key, 1) == "5 GB are needed, and 1 GB is free"
+    results, again = measure(model, settings, tmp_path, run="two")
+    assert (again.cells, results.refusal(key, 1)) == ([f"{key} 1"], None)
+    assert len(results.probes(key, 1)) == 1
+    _, third = measure(model, settings, tmp_path, run="three")
+    assert third.cells == []
 
 
 def test_seeds_make_other_sessions(model: Model, tmp_path: Path) -> None:

@@ -58,6 +58,11 @@ class Results:
         refused: str | None = self._ended.get((cell, seed), {}).get("refused")
         return refused
 
+    def is_settled(self, cell: str, seed: int, run: str | None = None) -> bool:
+        """Whether nothing is left to try: what another run refused may go now, with more memory say."""
+        ended = self._ended.get((cell, seed))
+        return ended is not None and (ended.get("refused") is None or ended["run"] == run)
+
     def finished_in(self, run: str) -> list[str]:
         """Cells that a run measured to their end, or refused, in its order."""
         return list(dict.fromkeys(cell for (cell, _), line in self._ended.items() if line["run"] == run))
@@ -98,7 +103,9 @@ class Results:
             probe = ProbeMeasure.from_document(line)
             key = probe.cell, probe.seed
             if key in self._ended:
-                raise ValueError("measured again")
+                if self._ended[key].get("refused") is None or self._ended[key]["run"] == probe.run:
+                    raise ValueError("measured again")
+                del self._ended[key]
             found = self._probes.setdefault(key, [])
             if found and found[-1].run != probe.run:
                 found.clear()

@@ -138,6 +138,15 @@ class ProbeMeasure:
     answer: str
     n_cells: int | None = None
     """Tokens that the cache has room for; None: measured before that was kept."""
+    reference_bytes: int | None = None
+    """Of ``kv_bytes``, those of the reference keys; None: measured before that was kept."""
+    saved_host_bytes: int = 0
+    """Main memory that keys and values of evicted tokens take, to be brought back; 0 also where it was
+    measured before that was kept."""
+    saved_disk_bytes: int = 0
+    """Disk that they take."""
+    work_seconds: float = 0.0
+    """Reading the other work since the probe before; only where there is some."""
 
     @property
     def check_share(self) -> Share:

@@ -39,8 +39,13 @@ def plan_of(
     return Plan(steps)
 
 
+def n_wrong(percent: int, n_reads: int) -> int:
+    """How many reads so many percent are, in whole reads: at least one, unless they are 0 percent."""
+    return max(round(percent * n_reads / 100), min(1, percent, n_reads))
+
+
 def wrong_reads(needed: Sequence[Reads], told: Sequence[str], percent: int, seed: int) -> list[Reads]:
-    """What a plan says that is wrong in so many percent of its reads, rounded to whole reads.
+    """What a plan says that is wrong in so many percent of its reads, in whole reads (:func:`n_wrong`).
 
     By turns, a read is wrong (the name of a document that the step does not need stands in its place),
     missing, or a step late. One that would come after the last step, or to a step that needs it as well, is
@@ -55,7 +60,7 @@ def wrong_reads(needed: Sequence[Reads], told: Sequence[str], percent: int, seed
     """
     rng = random.Random(f"plan:{seed}")
     every = [(step, place) for step, names in enumerate(needed) for place in range(len(names))]
-    chosen = rng.sample(every, len(every))[: round(percent * len(every) / 100)]
+    chosen = rng.sample(every, len(every))[: n_wrong(percent, len(every))]
     others = {}
     for step, place in every:
         not_needed = [each for each in told if each not in needed[step]]

@@ -14,7 +14,7 @@ from pace_local.config import SessionConfig
 from pace_local.eval.grading import grade
 from pace_local.eval.measures import ProbeMeasure, ReadMeasure, Share, farthest, residency, where_it_broke
 from pace_local.eval.trial import Entry
-from pace_local.events import Event, Evicted, Finished, Focused, Recalled, Renumbered
+from pace_local.events import Event, Evicted, Finished, Focused, Rebuilt, Recalled, Renumbered
 from pace_local.model import Model
 from pace_local.session import Session
 from pace_local.sessions import log_path
@@ -54,7 +54,8 @@ class Play:
         config: settings of the session.
         stop: ends it soon after it was asked to.
         folder: keeps the session, so that another run can go on with it; None: it is not kept. A session that
-            lies there is gone on with if it has the same settings and turns; else it is removed.
+            lies there is gone on with if it has the same settings and turns, and nothing of it has to be
+            computed again; else it is removed.
         script: all turns that may be read, in order, so as to know those of a session that is gone on with.
     """
 
@@ -80,9 +81,11 @@ class Play:
     ) -> Session:
         if folder is not None and log_path(folder).exists():
             session = Session.open(model, folder, listener=self._listen)
-            if session.config == config and self._follows(session, script):
+            as_it_was = not any(isinstance(event, Rebuilt) for event in self._events)
+            if as_it_was and session.config == config and self._follows(session, script):
                 return session
             session.close()
+            self._events.clear()
             shutil.rmtree(folder)
         return Session(model, config=config, listener=self._listen, folder=folder)
 
@@ -173,9 +176,19 @@ class Play:
         assert next(iter(self.session.plan)).text == probe.text
 
     def ask(
-        self, probe: Entry, max_tokens: int, *, run: str, cell: str, seed: int, number: int
+        self,
+        probe: Entry,
+        max_tokens: int,
+        *,
+        run: str,
+        cell: str,
+        seed: int,
+        number: int,
+        work_seconds: float = 0.0,
     ) -> ProbeMeasure:
         """Ask a probe, greedily, and grade the answer. Its step must be the current one, if there is a plan.
+
+        ``work_seconds`` are those that other work right before it took.
 
         Raises:
             As :meth:`read`.
@@ -230,6 +243,10 @@ class Play:
             device_bytes=sum(stats.device_bytes.values()),
             answer=finished.answer,
             n_cells=self.session.engine.capabilities.n_cells,
+            reference_bytes=stats.reference_bytes,
+            saved_host_bytes=stats.saved_host_bytes,
+            saved_disk_bytes=stats.saved_disk_bytes,
+            work_seconds=work_seconds,
         )
 
     def measure_reads(self, names: Sequence[str]) -> tuple[ReadMeasure, ...]:

@@ -43,7 +43,7 @@ class EvalProgress:
         self._total = self._cells = 0.0
         for seed in range(1, settings.seeds + 1):
             for stage in settings.stages():
-                left = [cell for cell in stage if not results.is_finished(cell.key, seed)]
+                left = [cell for cell in stage if not results.is_settled(cell.key, seed)]
                 self._cells += len(left)
                 if left and not left[0].is_ceiling and left[0].apart == "work":
                     self._total += max(cell.gap or settings.tokens for cell in left) + 2000

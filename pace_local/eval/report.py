@@ -79,6 +79,7 @@ def report(results: Results) -> str:
         lines += [*cell_table(of_set, _residency), ""]
         lines += ["### Means that were used", "", *cell_table(of_set, _means), ""]
         lines += ["### Most bytes of keys, values and references", "", *cell_table(of_set, _bytes), ""]
+        lines += _saved(of_set)
         lines += refusals(of_set)
     lines += ["## Where the chain broke", "", *_failures(cells), ""]
     lines += ["## How it was measured", "", *provenance(results)]
@@ -112,6 +113,18 @@ def _means(summary: CellSummary) -> str:
 
 def _bytes(summary: CellSummary) -> str:
     return format_bytes(summary.kv_bytes_peak)
+
+
+def _saved(cells: Sequence[CellSummary]) -> list[str]:
+    """Only where something was saved."""
+
+    def shown(summary: CellSummary) -> str:
+        sizes = summary.saved_host_bytes_peak, summary.saved_disk_bytes_peak
+        return "; ".join(format_bytes(size) for size in sizes) if any(sizes) else "–"
+
+    if not any(each.saved_host_bytes_peak or each.saved_disk_bytes_peak for each in cells):
+        return []
+    return ["### Most saved for recall: in main memory; on disk", "", *cell_table(cells, shown), ""]
 
 
 def _differences(cells: Sequence[CellSummary], compared: Mapping[str, Difference]) -> list[str]:

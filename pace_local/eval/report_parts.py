@@ -9,6 +9,7 @@ from typing import Any
 from pace_local.eval.cells import NO_PLAN, Cell
 from pace_local.eval.journal import Results
 from pace_local.eval.measures import ProbeMeasure, Share
+from pace_local.eval.plans import n_wrong
 from pace_local.eval.summary import WEAK, CellSummary
 from pace_local.harmless_text import harmless
 
@@ -21,6 +22,8 @@ SETS = {
     "knowledge": "Knowledge",
     "planning": "Planning",
 }
+_IN_WORDS = ("facts", "dialogue", "knowledge", "planning")
+"""Workloads whose answers are no code."""
 INTRODUCTION = """\
 One session for each cell: the system prompt, some documents (specifications, where not said otherwise),
 other work, then the probes, each of which needs one or some of them. Checks are hidden tests of the answer,
@@ -106,7 +109,7 @@ def column_words(summary: CellSummary) -> str:
     if cell.gap is not None:
         words.append(f"{cell.gap:,} {'positions' if cell.apart == 'positions' else 'tokens'}")
     if cell.errors is not None:
-        words.append(errors_words(cell))
+        words.append(errors_words(cell) + _wrong_words(summary))
     if cell.reads > 1 or not words:
         words.append(reads_words(cell.reads))
     return f"{', '.join(words)} ({probes} probe{'s' if probes > 1 else ''})"
@@ -124,10 +127,18 @@ def errors_words(cell: Cell) -> str:
     return "no plan" if cell.errors == NO_PLAN else f"{cell.errors} % of the plan wrong"
 
 
+def _wrong_words(summary: CellSummary) -> str:
+    """How many reads that percentage is; nothing where it says it all."""
+    errors, reads = summary.cell.errors, summary.cell.n_probes(summary.specifications) * summary.cell.reads
+    return f": {n_wrong(errors, reads)} of {reads} reads" if errors and errors < NO_PLAN else ""
+
+
 def against_everything(cells: Sequence[CellSummary]) -> list[str]:
     """What each policy saves and costs against a cache that keeps everything, where that was measured.
 
-    A question mark stands for memory of runs that did not keep how much of the cache was room to spare.
+    Memory is that of keys, values and references; a cache that keeps everything needs no references, and is
+    counted without. Time and tasks are of the seeds of which both have the same probes. A question mark
+    stands for memory of runs that did not keep how much of the cache was room to spare.
     """
     whole = {each.cell.column: each for each in cells if each.cell.policy == "none"}
     whole = {column: each for column, each in whole.items() if each.probes and each.cell.apart == "work"}
@@ -138,15 +149,20 @@ def against_everything(cells: Sequence[CellSummary]) -> list[str]:
         all_kept = whole.get(summary.cell.column)
         if all_kept is None:
             return ""
-        saved = "?"
-        if all_kept.is_peak_known:
-            saved = f"{100 * (1 - summary.kv_bytes_peak / all_kept.kv_bytes_peak):.0f}"
-        added = summary.wall_seconds / all_kept.wall_seconds - 1
-        tasks, of = summary.tasks.passed, all_kept.tasks.passed
+        itself = summary is all_kept
+        saved = "0" if itself else "?"
+        if all_kept.is_peak_known and not itself:
+            saved = f"{100 * (1 - summary.kv_bytes_peak / all_kept.unreferenced_bytes_peak):.0f}"
+        alike = summary.seeds_like(all_kept)
+        if not alike:
+            return f"{saved} %; –; –"
+        own, whole_own = summary.of_seeds(alike), all_kept.of_seeds(alike)
+        added = own.wall_seconds / whole_own.wall_seconds - 1
+        tasks, of = own.tasks.passed, whole_own.tasks.passed
         kept = f"{100 * tasks / of:.0f} %" if of else f"{tasks} of 0"
         return f"{saved} %; {points(added)} %; {kept}"
 
-    heading = "### Peak memory of keys and values saved, time added, tasks kept, against keeping everything"
+    heading = "### Peak memory of the KV cache saved, time added, tasks kept, against keeping everything"
     rows = [each for each in cells if not each.cell.is_ceiling and each.cell.apart == "work"]
     return [heading, "", *cell_table(rows, shown), ""]
 
@@ -185,7 +201,8 @@ def broke_words(probe: ProbeMeasure) -> str:
         return f"too far: {probe.farthest:,} positions"
     if probe.broke == "facts not reused":
         return f"facts not reused: {quoted(', '.join(probe.missing_facts))}"
-    return "code wrong" + (", answer cut off" if probe.finish == "length" else "")
+    what = "answer" if probe.cell.partition("/")[0] in _IN_WORDS else "code"
+    return f"{what} wrong" + (", answer cut off" if probe.finish == "length" else "")
 
 
 def quoted(text: str, longest: int = 100) -> str:
@@ -212,6 +229,8 @@ def provenance(results: Results) -> Iterator[str]:
             f"load at the start {run['machine']['load']}: `{shlex.join(run['command'])}`"
             f"{'; finished ' if finished else ''}{finished}"
         )
+    if len({(_build(run["build"]), run["machine"]["cpu"]) for run in runs}) > 1:
+        yield "- Rows of different machines or builds differ by that too: a last bit turns a word, or a task"
     if len(runs) > 1:
         yield "- Times of different runs were measured under different load; compare them with care."
 

@@ -55,7 +55,7 @@ def measure_cells(
     """
     for seed in range(1, settings.seeds + 1):
         for stage in settings.stages():
-            left = [cell for cell in stage if not journal.results.is_finished(cell.key, seed)]
+            left = [cell for cell in stage if not journal.results.is_settled(cell.key, seed, journal.run)]
             if not left:
                 continue
             if left[0].is_ceiling or left[0].apart == "positions":

@@ -112,9 +112,20 @@ class Stage:
         with play.session.aside():
             play.session.plan = self._plan(cell, trial)
             for number, (probe, work) in enumerate(zip(trial.probes, trial.between, strict=True), 1):
-                play.read(work, lambda _turn: None)
+                turns: list[TurnMeasure] = []
+                play.read(work, turns.append)
                 play.start(probe)
-                done(play.ask(probe, longest, run=run, cell=cell.key, seed=seed, number=number))
+                done(
+                    play.ask(
+                        probe,
+                        longest,
+                        run=run,
+                        cell=cell.key,
+                        seed=seed,
+                        number=number,
+                        work_seconds=sum(turn.seconds for turn in turns),
+                    )
+                )
                 play.session.step_done()
 
     def _open(self, cell: Cell, trial: Trial) -> Play:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -35,13 +35,36 @@ class CellSummary:
     specifications: int
     refused: str | None
     probes: tuple[ProbeMeasure, ...]
-    read_seconds: float
-    """Reading all sessions up to the first probe. Cells of one stage share it."""
+    read_seconds_of: Mapping[int, float]
+    """Seed -> reading the session up to the first probe. Cells of one stage share it."""
     kv_bytes_peak: int
     """Where everything is kept: what the most residents take, but at least the budget, and the headroom. The
     cache itself has room for the longest gap and answer. All of it where its cells were not kept."""
+    unreferenced_bytes_peak: int
+    """The same of keys and values without references, which a cache that keeps everything would not need."""
     host_bytes_peak: int
     device_bytes_peak: int
+    saved_host_bytes_peak: int
+    """Main memory that evicted keys and values took, to be brought back."""
+    saved_disk_bytes_peak: int
+
+    def of_seeds(self, seeds: Collection[int]) -> CellSummary:
+        """Probes and reading of these seeds alone."""
+        return dataclasses.replace(
+            self,
+            probes=tuple(probe for probe in self.probes if probe.seed in seeds),
+            read_seconds_of={seed: took for seed, took in self.read_seconds_of.items() if seed in seeds},
+        )
+
+    def seeds_like(self, other: CellSummary) -> set[int]:
+        """Seeds of which both have the same probes."""
+        own, others = ({(probe.seed, probe.number) for probe in each.probes} for each in (self, other))
+        return {seed for seed, _ in own & others} - {seed for seed, _ in own ^ others}
+
+    @property
+    def read_seconds(self) -> float:
+        """Reading all sessions up to the first probe."""
+        return sum(self.read_seconds_of.values())
 
     @property
     def is_peak_known(self) -> bool:
@@ -77,8 +100,8 @@ class CellSummary:
 
     @property
     def wall_seconds(self) -> float:
-        """Reading and answering."""
-        return self.read_seconds + self.probe_seconds
+        """Reading and answering, and reading other work between probes."""
+        return self.read_seconds + self.probe_seconds + sum(probe.work_seconds for probe in self.probes)
 
     @property
     def seconds_per_probe(self) -> float | None:
@@ -128,6 +151,9 @@ class CellSummary:
             "probe_seconds": round(self.probe_seconds, 3),
             "wall_seconds": round(self.wall_seconds, 3),
             "kv_bytes_peak": self.kv_bytes_peak,
+            "unreferenced_bytes_peak": self.unreferenced_bytes_peak,
+            "saved_host_bytes_peak": self.saved_host_bytes_peak,
+            "saved_disk_bytes_peak": self.saved_disk_bytes_peak,
             "host_bytes_peak": self.host_bytes_peak,
             "device_bytes_peak": self.device_bytes_peak,
             "broke": dict(Counter(probe.broke for probe in self.probes if probe.broke)),
@@ -203,6 +229,7 @@ def _summary(results: Results, cell: Cell, seeds: int) -> CellSummary:
     probes = [probe for seed in numbers for probe in results.probes(cell.key, seed)]
     refusals = [results.refusal(cell.key, seed) for seed in numbers]
     with_probes = {probe.seed for probe in probes}
+    kv_bytes_peak = _kv_peak(results, cell, probes)
     return CellSummary(
         cell=cell,
         seeds_done=sum(results.is_finished(cell.key, seed) for seed in numbers),
@@ -210,15 +237,29 @@ def _summary(results: Results, cell: Cell, seeds: int) -> CellSummary:
         specifications=int(results.header["identity"]["specifications"]),
         refused=next((refusal for refusal in refusals if refusal), None),
         probes=tuple(probes),
-        read_seconds=sum(
-            float(results.sessions[cell.stage, seed, cell.gap]["seconds"])
-            for seed in with_probes
+        read_seconds_of={
+            seed: float(results.sessions[cell.stage, seed, cell.gap]["seconds"])
+            for seed in sorted(with_probes)
             if (cell.stage, seed, cell.gap) in results.sessions
-        ),
-        kv_bytes_peak=_kv_peak(results, cell, probes),
+        },
+        kv_bytes_peak=kv_bytes_peak,
+        unreferenced_bytes_peak=round(kv_bytes_peak * (1 - _reference_share(probes))),
         host_bytes_peak=_peak(results, cell, "host_bytes", probes),
         device_bytes_peak=_peak(results, cell, "device_bytes", probes),
+        saved_host_bytes_peak=max((probe.saved_host_bytes for probe in probes), default=0),
+        saved_disk_bytes_peak=max((probe.saved_disk_bytes for probe in probes), default=0),
     )
+
+
+def _reference_share(probes: Sequence[ProbeMeasure]) -> float:
+    """Which share of keys, values and references the references are.
+
+    A third where it was not kept yet: all three had one type and width then.
+    """
+    for probe in probes:
+        if probe.reference_bytes is not None and probe.kv_bytes:
+            return probe.reference_bytes / probe.kv_bytes
+    return 1 / 3
 
 
 def _kv_peak(results: Results, cell: Cell, probes: Sequence[ProbeMeasure]) -> int:
