@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pace_local.native_grammar import NativeGrammar
+from pace_local.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class LazyGrammar:
         triggers: Sequence[str],
         quiet: Sequence[tuple[str, str]] = (),
     ) -> None:
-        self._llama, self._vocab = llama, vocab
+        self._tokenizer = Tokenizer(llama, vocab)
         self._grammar = NativeGrammar(llama, vocab, text)
         self._triggers = tuple(triggers)
         self._closing_of = dict(quiet)
@@ -119,7 +120,7 @@ class LazyGrammar:
             if behind is None:
                 return True
             self._active, text = True, ""
-            tokens = self._tokenized(behind)
+            tokens = self._tokenizer.tokenize(behind, continues=True)
             for number, token in enumerate(tokens, 1):
                 if not self._grammar.allows(token):
                     return False
@@ -158,14 +159,6 @@ class LazyGrammar:
 
     def _decoded(self, token: int) -> str:
         return self._decoder.decode(self._grammar.piece(token))
-
-    def _tokenized(self, text: str) -> list[int]:
-        data = text.encode("utf-8", errors="replace")
-        capacity = len(data) + 8
-        tokens = (self._llama.llama_token * capacity)()
-        count = self._llama.llama_tokenize(self._vocab, data, len(data), tokens, capacity, False, False)
-        assert count >= 0
-        return list(tokens[:count])
 
 
 def _may_begin(text: str, marks: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from pace_local import _native
 from pace_local.chat import ChatTemplate
 from pace_local.errors import CancelledError, ModelError
 from pace_local.models import find_model, fingerprint, inspect_gguf
+from pace_local.tokenizer import Tokenizer
 
 LoadProgress = Callable[[float], bool | None]
 """Called with the share loaded, 0 to 1; returning False cancels."""
@@ -46,6 +47,7 @@ class Model:
         self.pointer = pointer
         self.path = path
         self._vocab = self._llama.llama_model_get_vocab(pointer)
+        self._tokenizer = Tokenizer(self._llama, self._vocab)
         self._templates: dict[tuple[tuple[str, object], ...], ChatTemplate] = {}
         self._pieces: dict[int, bytes] = {}
         llama = self._llama
@@ -170,25 +172,19 @@ class Model:
                 return buffer.value.decode("utf-8", errors="replace")
             size = length + 1
 
-    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+    def tokenize(self, text: str, *, special: bool = False, after: Sequence[int] = ()) -> list[int]:
         """Token ids of a text, without BOS.
 
         Args:
             text: any text.
             special: whether control tokens in the text, such as ``<|im_end|>``, are taken for what they
                 say. Only for text that this package wrote: in a user's file they are just characters.
+            after: the tokens before the text, of which the last one counts. Some vocabularies put a space
+                before a text, but not where it goes on behind another.
         """
         self._require_open()
-        data = text.encode("utf-8", errors="surrogatepass")
-        capacity = len(data) + 8
-        tokens = (self._llama.llama_token * capacity)()
-        count = self._llama.llama_tokenize(self._vocab, data, len(data), tokens, capacity, False, special)
-        if count < 0:
-            capacity = -count
-            tokens = (self._llama.llama_token * capacity)()
-            count = self._llama.llama_tokenize(self._vocab, data, len(data), tokens, capacity, False, special)
-        assert count >= 0
-        return list(tokens[:count])
+        continues = len(after) > 0 and self._tokenizer.is_plain(after[-1])
+        return self._tokenizer.tokenize(text, special=special, continues=continues)
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
         """The bytes that a token stands for; control tokens are empty unless ``special``."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 Pairs = Sequence[tuple[str, str]]
-"""Opening and closing texts of reasoning, such as ``("<think>", "</think>")``."""
+"""Pairs of opening and closing texts of reasoning, such as ``[("<think>", "</think>")]``."""
 
 
 class ReasoningSplit:

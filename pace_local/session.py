@@ -203,10 +203,11 @@ class Session(SessionLasting):
     ) -> Segment:
         role = ROLE_OF_KIND.get(kind, "user")
         frame = self._template.frame(role, first=self._role is None, previous=self._role)
-        implied = self.model.tokenize(frame.implied_system, special=True)
-        opening = self.model.tokenize(frame.own_prefix, special=True)
-        content = self.model.tokenize(text)
-        suffix = self.model.tokenize(frame.suffix, special=True)
+        before = self._pending or self._cache.tokens[-1:]
+        implied = self.model.tokenize(frame.implied_system, special=True, after=before)
+        opening = self.model.tokenize(frame.own_prefix, special=True, after=implied or before)
+        content = self.model.tokenize(text, after=opening or implied or before)
+        suffix = self.model.tokenize(frame.suffix, special=True, after=content)
         if self._role is None and self.model.bos is not None and not frame.has_bos:
             (implied or opening).insert(0, self.model.bos)
         price = len(opening) + len(content) + len(suffix) if pinned else 0
@@ -305,7 +306,9 @@ class Session(SessionLasting):
         """Read a prompt, if there is one, and let the model answer; events come as they happen.
 
         The answer becomes a segment of kind ``answer``; reasoning that it begins with, one of its own of kind
-        ``reasoning``. Leaving the loop early ends the answer there.
+        ``reasoning``. Leaving the loop early ends the answer there. After :meth:`cancel` nothing is raised:
+        the last event is ``Finished`` with the reason ``cancelled``, and a prompt that was not read whole is
+        withdrawn.
 
         Args:
             prompt: the user's turn; None: answer to what was read before.
@@ -314,7 +317,7 @@ class Session(SessionLasting):
             sampling: None: greedy.
             stop: texts that end the answer; they are not part of it.
             next_use: of the answer, while it is written; as for :meth:`append`.
-            reasoning: opening and closing texts of reasoning, such as ``("<think>", "</think>")``.
+            reasoning: pairs of opening and closing texts of reasoning, such as ``[("<think>", "</think>")]``.
 
         Raises:
             ConfigError: for an empty prompt or a limit below 1, before anything is read.
@@ -484,7 +487,7 @@ class Session(SessionLasting):
     def _open_answer(self, name: str | None, next_use: int | None) -> Segment:
         self._flush_pending()
         turn = self._next_turn()
-        prefix = self.model.tokenize(self.answer_prefix, special=True)
+        prefix = self.model.tokenize(self.answer_prefix, special=True, after=self._cache.tokens[-1:])
         self._read_framing(prefix, turn)
         if not prefix:
             self._cache.look_again()
@@ -494,14 +497,15 @@ class Session(SessionLasting):
     def _close_answer(self, end_token: int | None) -> None:
         """Leave the end of the turn to be read with what comes next."""
         self._mark_entities_of_answer()
+        if not len(self._plan):
+            self._asked = []  # no step will end that reads it
         closing = self._template.close_turn("assistant")
         self._role = "assistant"
-        if end_token is None:
-            self._pending = self.model.tokenize(closing.text, special=True)
-        elif closing.end and self.model.text_of([end_token]) == closing.end:
-            self._pending = [end_token, *self.model.tokenize(closing.rest, special=True)]
+        if end_token is not None and closing.end and self.model.text_of([end_token]) == closing.end:
+            rest = self.model.tokenize(closing.rest, special=True, after=[end_token])
+            self._pending = [end_token, *rest]
         else:
-            self._pending = self.model.tokenize(closing.text, special=True)
+            self._pending = self.model.tokenize(closing.text, special=True, after=self._cache.tokens[-1:])
 
     def _mark_entities_of_answer(self) -> None:
         answer = self.segments[len(self.segments) - 1]

@@ -65,9 +65,10 @@ class SessionSteps(SessionCore):
             )
 
     def recall(self, name: str) -> None:
-        """Have a segment back now, as one that the current step reads.
+        """Have a segment back now, as one that the current step reads; without a plan, the next answer does.
 
-        What was saved of it is loaded; what was not is computed again, in isolation.
+        Of several, what was asked for last comes first. What was saved is loaded; what was not is computed
+        again, in isolation.
 
         Raises:
             PlanError: if there is no such segment.
@@ -82,8 +83,7 @@ class SessionSteps(SessionCore):
                     f"{name!r} has {len(segment)} tokens and does not fit beside what is pinned in a budget "
                     f"of {self.config.budget}; raise the budget"
                 )
-            if segment.id not in self._asked:
-                self._asked.append(segment.id)
+            self._asked = [*(asked for asked in self._asked if asked != segment.id), segment.id]
             for lost in working_set.bring({segment.id: "asked for"}):
                 working_set.recompute(lost, "asked for, and not saved")
 

@@ -112,7 +112,7 @@ class SessionView:
             # What the user asks for last is read by the current step, whatever the plan says.
             reads.append(Read(self._prompt, 0))
         uses = {self.segments.named(name).id: step for name, step in self._plan.next_use().items()}
-        uses.update(dict.fromkeys(self._asked + self._mentioned, 0))
+        uses.update(dict.fromkeys([*reversed(self._asked), *self._mentioned], 0))
         if self._arriving is not None:
             uses.setdefault(self._arriving.segment, self._arriving.step)
         for segment, step in sorted(uses.items(), key=lambda use: use[1]):

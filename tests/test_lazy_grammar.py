@@ -159,3 +159,13 @@ def test_a_sampler_holds_only_the_calls(model: Model) -> None:
 def test_what_makes_no_sense_is_refused(settings: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Sampling(**settings)  # type: ignore[arg-type]
+
+
+def test_no_space_is_seen_behind_a_trigger(load_tiny: Callable[[TinySpec], Model]) -> None:
+    """A token that ran past a trigger was refused where the vocabulary puts a space before each text."""
+    model = load_tiny(TinySpec(n_layer=1, tokenizer="spm"))
+    tokens = model.tokenize("returna the")
+    assert model.text_of(tokens[:1]) == " return"
+    grammar = LazyGrammar(_native.llama, model.vocab, WORDY, ("ret",))
+    assert takes(grammar, tokens)
+    grammar.close()

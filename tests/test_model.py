@@ -113,6 +113,20 @@ def test_any_text_there_and_back(load_tiny: Callable[[TinySpec], Model], text: s
         assert model.text_of(tokens) == text
 
 
+@settings(deadline=None, max_examples=100)
+@given(*[st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\u2581"), max_size=20)] * 2)
+def test_a_text_that_goes_on_behind_another_gains_no_space(
+    load_tiny: Callable[[TinySpec], Model], first: str, then: str
+) -> None:
+    """As the vocabularies of Llama 2 and Mistral 7B put before each text that is tokenized by itself."""
+    model = load_tiny(replace(TALKER, tokenizer="spm"))
+    tokens = model.tokenize(first)
+    tokens += model.tokenize(then, after=tokens)
+    assert model.text_of(tokens) == (" " + first + then if first + then else "")
+    control = tiny_vocab().turn_end
+    assert model.tokenize(then, after=[control]) == model.tokenize(then)
+
+
 def test_a_text_with_more_tokens_than_one_would_think(model: Model) -> None:
     text = "🙂" * 5000
     assert len(model.tokenize(text)) == 4 * 5000

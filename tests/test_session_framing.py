@@ -20,6 +20,7 @@ from pace_local import Model, Plan, Sampling, Session, Step, events
 from pace_local.sampling import NativeSampler
 from pace_local.segments import Kind
 from pace_local.testing import TinySpec
+from pace_local.testing.vocab import CHAT_TEMPLATE
 
 ROOMY: dict[str, Any] = {"budget": 4096, "position_cap": 16384, "headroom": 512, "check": False}
 
@@ -32,6 +33,15 @@ STRIPS_THINKING = (
     "{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n<think>\n' }}{%- endif %}"
 )
+
+BRACKETS = (
+    "{%- for message in messages %}"
+    "{%- if message.role == 'assistant' %}{{- '\nA: ' + message.content + '\n' }}"
+    "{%- else %}{{- '[INST] ' + message.content + ' [/INST]' }}{%- endif %}"
+    "{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '\nA: ' }}{%- endif %}"
+)
+"""Marks turns with plain text, as Llama 2 does."""
 
 
 @pytest.fixture(scope="module")
@@ -304,3 +314,18 @@ def test_sampling_is_passed_on(model: Model, monkeypatch: pytest.MonkeyPatch) ->
         list(session.generate("go on", max_tokens=2))
         list(session.generate("go on", max_tokens=2, sampling=Sampling(temperature=1.0, seed=7)))
     assert asked == [Sampling(), Sampling(temperature=1.0, seed=7)]
+
+
+@pytest.mark.parametrize("template", [CHAT_TEMPLATE, BRACKETS], ids=["control tokens", "plain text"])
+def test_parts_of_turns_gain_no_spaces(load_tiny: Callable[[TinySpec], Model], template: str) -> None:
+    """Where a vocabulary puts a space before each text, each part of a turn had one more than the whole."""
+    model = load_tiny(replace(TALKER, tokenizer="spm", chat_template=template))
+    messages = [("system", "5 of 7"), ("user", "9, then 10"), ("assistant", "8!"), ("user", "2 more")]
+    with tiny_session(model, **ROOMY) as session:
+        system, question = (session.append(text, kind=kind) for kind, text in messages[:2])  # type: ignore[arg-type]
+        answer = session.write([ord("8"), ord("!")])
+        more = session.append(messages[3][1])
+        whole = model.chat_template().render([{"role": role, "content": text} for role, text in messages])
+        assert list(session.tokens) == model.tokenize(whole, special=True)
+        parts = [session.text_of(part) for part in (system, question, answer, more)]
+        assert parts == [text for _, text in messages]

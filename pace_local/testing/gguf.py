@@ -138,15 +138,22 @@ def _add_vocab(writer: gguf.GGUFWriter, spec: TinySpec) -> None:
     vocab = tiny_vocab()
     fill = [f"<|unused_{i}|>" for i in range(spec.vocab_size - len(vocab.tokens))]
     n_words = len(vocab.tokens) - len(vocab.special)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("qwen2")
-    writer.add_token_list([*vocab.tokens, *fill])
+    kinds = [gguf.TokenType.NORMAL] * n_words
+    if spec.tokenizer == "bpe":
+        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_pre("qwen2")
+        writer.add_token_list([*vocab.tokens, *fill])
+        writer.add_token_merges(vocab.merges)
+    else:
+        writer.add_tokenizer_model("llama")
+        writer.add_token_list([*vocab.spm_tokens(), *fill])
+        writer.add_token_scores([-float(token) for token in range(spec.vocab_size)])
+        writer.add_unk_token_id(vocab.end_of_text)
+        kinds[: vocab.n_bytes] = [gguf.TokenType.BYTE] * vocab.n_bytes
+        kinds[ord(" ")] = gguf.TokenType.NORMAL
     writer.add_token_types(
-        [gguf.TokenType.NORMAL] * n_words
-        + [gguf.TokenType.CONTROL] * len(vocab.special)
-        + [gguf.TokenType.UNUSED] * len(fill)
+        kinds + [gguf.TokenType.CONTROL] * len(vocab.special) + [gguf.TokenType.UNUSED] * len(fill)
     )
-    writer.add_token_merges(vocab.merges)
     writer.add_bos_token_id(vocab.end_of_text)
     writer.add_pad_token_id(vocab.end_of_text)
     writer.add_eos_token_id(vocab.turn_end)

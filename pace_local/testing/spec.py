@@ -96,6 +96,9 @@ class TinySpec:
     by itself; ``bytes`` any byte, so that it is mostly not UTF-8; ``ends`` text, and now and then
     the end-of-turn token."""
 
+    tokenizer: Literal["bpe", "spm"] = "bpe"
+    """How texts are tokenized: byte-level BPE, or SentencePiece as in Llama 2; ids are the same."""
+
     chat_template: str | None = CHAT_TEMPLATE
     """Jinja text in the metadata; None leaves the model without one."""
 
@@ -111,6 +114,7 @@ class TinySpec:
         self._require(self.arch in ARCHS, "arch", f"use one of {', '.join(ARCHS)}")
         self._require(self.weights in ("F32", "F16", "Q8_0"), "weights", "use F32, F16 or Q8_0")
         self._require(self.speech in ("text", "bytes", "ends"), "speech", "use text, bytes or ends")
+        self._require(self.tokenizer in ("bpe", "spm"), "tokenizer", "use bpe or spm")
         self._require(self.n_head % self.n_head_kv == 0, "n_head_kv", f"use a divisor of {self.n_head}")
         few = self.arch == "lfm2" and self.n_layer < 2
         self._require(not few, "n_layer", "lfm2 needs 2, its odd layers are the ones with attention")

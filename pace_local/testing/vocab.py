@@ -1,4 +1,4 @@
-"""The tiny models' tokenizer: byte-level BPE that can spell any text."""
+"""The tiny models' tokenizer: byte-level BPE that can spell any text, or the same as SentencePiece has it."""
 
 from __future__ import annotations
 
@@ -53,6 +53,13 @@ class Vocab:
         plain = {byte_letters()[ord(char)] for char in printable}
         n_words = len(self.tokens) - len(self.special)
         return tuple(i for i in range(n_words) if set(self.tokens[i]) <= plain)
+
+    def spm_tokens(self) -> tuple[str, ...]:
+        """The same tokens in the spelling of SentencePiece, which has no byte for the space."""
+        single = [f"<0x{byte:02X}>" for byte in range(self.n_bytes)]
+        single[ord(" ")] = "\u2581"
+        space = byte_letters()[ord(" ")]
+        return (*single, *(token.replace(space, "\u2581") for token in self.tokens[self.n_bytes :]))
 
 
 @cache
