@@ -56,6 +56,8 @@ class SavedUnits:
         self.store = store
         self._groups: dict[tuple[int, ...], int] = {}
         """Segments that were read one behind the other -> the id that the last is saved under."""
+        self._lowest = _MIXED
+        """The lowest id of a group so far. None is given again: residents of a forgotten one may have it."""
         self._group_of_piece: dict[int, int] = {}
         """Piece -> the id that its group is saved under."""
         self.kept: set[int] | None = None
@@ -210,10 +212,11 @@ class SavedUnits:
         """What a segment is saved under as it is behind others: ids of their own, below those of segments."""
         if not before:
             return segment
-        return self._groups.setdefault((*before, segment), self._new_owner())
-
-    def _new_owner(self) -> int:
-        return min(self._groups.values(), default=_MIXED) - 1
+        group = (*before, segment)
+        if group not in self._groups:
+            self._lowest -= 1
+            self._groups[group] = self._lowest
+        return self._groups[group]
 
     def sequence_ids(self, segments: Sequence[int]) -> list[int]:
         """What is saved of segments as they are behind each other, if they were read so."""
@@ -222,14 +225,26 @@ class SavedUnits:
         return [self._groups[key] for key in keys if key in self._groups]
 
     def groups(self) -> list[list[int]]:
-        """Segments that were saved as read together: the id that they are saved under, then theirs."""
-        return [[owner, *group] for group, owner in self._groups.items() if self.store.pieces_of(owner)]
+        """Segments that were saved as read together: the id that they are saved under, then theirs.
+
+        Those of which nothing is left, here or in the cache, are forgotten.
+        """
+        saved = self.store.segments()
+        resident = {self._group_of_piece.get(piece) for piece in np.unique(self._cache.map.piece).tolist()}
+        self._groups = {
+            group: owner for group, owner in self._groups.items() if owner in saved or owner in resident
+        }
+        return [[owner, *group] for group, owner in self._groups.items() if owner in saved]
 
     def restore_groups(self, groups: Sequence[Sequence[int]]) -> None:
-        """Know again what :meth:`groups` said."""
+        """Know again what :meth:`groups` said.
+
+        The store may also hold pieces of groups that a killed process had not written down: no other group
+        may take them for its own.
+        """
         self._groups = {tuple(group): owner for owner, *group in groups}
-        for owner in (_MIXED, *self._groups.values()):
-            self._group_of_piece.update((piece.id, owner) for piece in self.store.pieces_of(owner))
+        self._group_of_piece = {piece.id: piece.segment for piece in self.store.pieces() if piece.segment < 0}
+        self._lowest = min((_MIXED, *self._groups.values(), *self._group_of_piece.values()))
 
     def sequences(self) -> frozenset[int]:
         """What segments are saved under as they are behind others."""
@@ -257,7 +272,6 @@ class SavedUnits:
         for piece in np.unique(held[held >= 0]).tolist():
             ids.setdefault(piece, BEHIND if piece in self._group_of_piece else NO_PIECE)
         held[:] = [ids.get(piece, piece) for piece in held.tolist()]
-        self.kept = {piece for piece in ids.values() if piece >= 0}
         self._group_of_piece = {
             ids[piece]: owner
             for piece, owner in self._group_of_piece.items()

@@ -2,7 +2,8 @@
 
 A record says who is resident and which saved pieces hold them; the pieces follow, written in the background.
 Those of one turn are on the disk before the record of the next is written. So a process that is killed loses
-no completed turn, and at most the keys and values of the last have to be computed again.
+no completed turn, and at most the keys and values of the last have to be computed again; more of them on a
+disk that has room for the log alone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import dataclasses
 import datetime
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,8 +92,7 @@ class SessionDisk:
         self._session = session
         self.stored = stored
         self._base = len(stored.state.tokens)
-        if session._memory.working_set.kept is None:
-            session._memory.working_set.kept = set()
+        session._memory.working_set.kept = session._memory.store.kept_ids()
         self._events: list[dict[str, Any]] = []
         self._evictions: list[Any] = []
         self._pauses = 0
@@ -143,17 +143,26 @@ class SessionDisk:
     def write(self) -> None:
         """Write what has changed since the last record, if anything has, and if writing is not paused.
 
+        Pieces that cannot be written do not stop the record: what they hold can be computed again. They are
+        tried again with each record; :meth:`close` and ``Session.save`` say so if they still cannot.
+
         Raises:
             StorageError: if it cannot be written; log and folder are as they were after the last record.
         """
         if self._pauses:
             return
         session, memory = self._session, self._session._memory
-        memory.store.flush()
+        try:
+            memory.store.flush()
+            has_room = True
+        except StorageError:
+            has_room = False
         self._cache.tidy()
         self._save_residents()
         record = self._record()
         if self._is_news(record):
+            if not has_room:
+                memory.store.settle()  # what is half written would take the room that the record needs
             self.stored.append(record, sync=True)
         self._base = record.n_tokens
         self._events, self._evictions = [], []
@@ -178,8 +187,9 @@ class SessionDisk:
         """Let the budget of the disk remove pieces whose tokens are resident no more."""
         now = {int(piece) for piece in np.unique(self._cache.map.piece)}
         for piece in self._kept - now:
-            self._session._memory.store.release(piece)
-        self._kept.intersection_update(now)
+            with suppress(StorageError):  # it is tried again after the next record
+                self._session._memory.store.release(piece)
+                self._kept.discard(piece)
 
     def _record(self) -> TurnRecord:
         session, cache = self._session, self._cache
@@ -254,13 +264,15 @@ class SessionDisk:
         """Let other processes have the folder.
 
         Args:
-            waits: whether until all is written; else what is not is computed again when it is opened.
+            waits: whether until all is written, a record too that could not be before; else what is not is
+                computed again, or lost, when it is opened.
 
         Raises:
             StorageError: if something could not be written; the folder is let go all the same.
         """
         try:
             if waits:
+                self.write()
                 self._session._memory.store.flush()
         finally:
             self.stored.close()
@@ -305,7 +317,10 @@ def restore(session: SessionCore, state: SessionState) -> int:
     lost = _load(session, token_index, position, _spread(extra["pieces"]))
     cache.tidy()
     if "attention" in extra and cache.is_observing:
-        cache.take_attention(*map(unpack_array, extra["attention"]))
+        total, prompt = map(unpack_array, extra["attention"])
+        # What had to be computed again may be more than was resident, and others may have left for it.
+        there = np.isin(token_index, cache.map.token_index)
+        cache.add_attention(token_index[there], total[there], prompt[there])
     session._tell_memory()
     session.segments.changed.clear()
     return lost

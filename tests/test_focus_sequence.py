@@ -31,6 +31,7 @@ from working_set_views import (
 from pace_local import Model, Plan, Session, Step, events
 from pace_local.errors import CancelledError, NativeError
 from pace_local.events import Means
+from pace_local.sessions import log_path, state_of
 from pace_local.testing import TinySpec
 
 TEXTS = {**SPECS, **COPIES}
@@ -324,6 +325,44 @@ def test_it_is_there_after_opening(model: Model, hearing: Hearing, tmp_path: Pat
         assert plain_rows(session, B) == alone, "what is resident behind another is not it"
         assert computed_for_step(session, hearing, A, B, C) == length_of(session, C)
         assert rows_of(session, [A, B, C]) == one_after_the_other(model, [A, B, C])
+
+
+def test_what_a_killed_process_had_saved_is_not_taken_for_another_sequence(
+    model: Model, hearing: Hearing, tmp_path: Path
+) -> None:
+    """The log did not know of it yet, and the next sequence got its id and its keys and values."""
+    with roomy_session(model, hearing, folder=tmp_path / "it") as session:
+        read_specs(session)
+        log = log_path(tmp_path / "it").read_bytes()
+        computed_for_step(session, hearing, A, C)
+        killed = owner_of(session, [A, C])
+    log_path(tmp_path / "it").write_bytes(log)
+    with Session.open(model, tmp_path / "it", listener=hearing) as session:
+        assert working_set_of(session).store.pieces_of(killed)
+        assert computed_for_step(session, hearing, B, C) == length_of(session, C)
+        assert rows_of(session, [B, C]) == one_after_the_other(model, [B, C])
+
+
+def test_sequences_of_which_nothing_is_left_are_forgotten(
+    model: Model, hearing: Hearing, tmp_path: Path
+) -> None:
+    """Each record named all that there ever had been; and residents could be taken for a later one's."""
+    with roomy_session(model, hearing, folder=tmp_path / "it") as session:
+        read_specs(session)
+        working_set, lowest = working_set_of(session), 0
+        for names in ([A, B], [A, C], [B, C]):
+            computed_for_step(session, hearing, *names)
+            owner = owner_of(session, names)
+            assert owner < lowest
+            lowest = owner
+            working_set.store.drop(owner)
+            assert not working_set.groups()
+            assert working_set.sequences() == {owner}, "it is resident"
+            computed_for_step(session, hearing)
+            working_set.store.drop(owner)  # it was saved as it left
+            session.append("go on")
+            assert not working_set.sequences()
+    assert not state_of(tmp_path / "it").policy_state["groups"]
 
 
 @pytest.mark.parametrize("between", [(), (B,), (A, C), (B, C)])

@@ -6,12 +6,12 @@ Of the table of known trouble: cancel was ignored during prompt processing (llam
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from session_pair import TALKER, tiny_session
+from test_native_abort import Watch
 
 from pace_local import Model, Session, events
 from pace_local.errors import CancelledError
@@ -132,34 +132,31 @@ def test_from_another_thread(model: Model) -> None:
         session.check()
 
 
-def test_in_the_middle_of_a_batch(load_tiny: Callable[[TinySpec], Model]) -> None:
+def test_in_the_middle_of_a_batch(
+    load_tiny: Callable[[TinySpec], Model], llama: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whenever it comes, the turn is withdrawn whole, and the next answer is as if it had not been tried."""
-    heavy = load_tiny(TinySpec(n_layer=6, speech="text"))
+    heavy, watch = load_tiny(TinySpec(n_layer=6, speech="text")), Watch(llama)
+    defaults = llama.llama_context_default_params
+
+    def watched() -> Any:
+        params = defaults()
+        for name, value in watch.context.items():
+            setattr(params, name, value)
+        return params
+
+    monkeypatch.setattr(llama, "llama_context_default_params", watched)
     settings = {"budget": 1200, "position_cap": 2000, "headroom": 512}
     with tiny_session(heavy, **settings) as session, tiny_session(heavy, **settings) as untried:
         for each in (session, untried):
             each.append("some text")
-        began = time.perf_counter()
-        with tiny_session(heavy, **settings) as other:
-            other.append(LONG)
-        whole = time.perf_counter() - began
-        was_cancelled = 0
-        for part in range(1, 11):
-            timer = threading.Timer(whole * part / 12, session.cancel)
-            length = session.session_length
-            timer.start()
-            try:
+        length = session.session_length
+        for after_nodes in (1, 40, 150, 300, 450):  # of some 500 in three batches
+            thread = watch.act(after_nodes, session.cancel)
+            with pytest.raises(CancelledError):
                 session.append(LONG)
-            except CancelledError:
-                was_cancelled += 1
-                assert session.session_length == length
-                session.check()
-            else:
-                break
-            finally:
-                timer.cancel()
-                timer.join()
-        assert was_cancelled > 0
-        if session.session_length == untried.session_length:
-            answers = [finished(list(each.generate("go on", max_tokens=12))) for each in (session, untried)]
-            assert answers[0].answer == answers[1].answer
+            thread.join()
+            assert session.session_length == length
+            session.check()
+        answers = [finished(list(each.generate("go on", max_tokens=12))) for each in (session, untried)]
+        assert answers[0].answer == answers[1].answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import json
 import os
 import re
@@ -189,6 +190,25 @@ def test_a_lock_that_cannot_be_had(path: Path) -> None:
                 act(path)
     with pytest.raises(StorageError, match=r"cannot lock .*: No such file or directory"):
         SessionLock(path.parent / "none" / "lock")
+
+
+def test_a_full_disk_does_not_keep_the_lock_from_anyone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has it could not be noted; so a session on a full disk could be neither opened nor deleted."""
+
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    store(path.parent / "s", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with SessionLock(path):
+            assert holder_of(path) == Holder(None, None)
+            with pytest.raises(SessionInUseError, match="in use by another process"):
+                SessionLock(path)
+        assert holder_of(path) is None
+        StoredSession.open(path.parent / "s").close()
+        remove_session(path.parent / "s")
+    assert not (path.parent / "s").exists()
 
 
 # Whole sessions

@@ -141,7 +141,7 @@ class HybridPolicy(Policy):
     def state(self) -> dict[str, Any]:
         """The pool, and how far it has come."""
         return {
-            "pool": sorted(self._pool.scores.items()),
+            "pool": [list(item) for item in sorted(self._pool.scores.items())],
             "capacity": self._pool.capacity,
             "window": self._window,
             "next": self._next,

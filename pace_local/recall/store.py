@@ -174,6 +174,16 @@ class Store:
         with self._changed:
             return [block.piece() for block in self._tiers.of_segment(segment)]
 
+    def segments(self) -> set[int]:
+        """Segments that have pieces."""
+        with self._changed:
+            return {block.segment for block in self._tiers.blocks.values()}
+
+    def kept_ids(self) -> set[int]:
+        """Ids of the pieces that no budget removes from the disk until they are released."""
+        with self._changed:
+            return {block.id for block in self._tiers.blocks.values() if block.is_kept}
+
     def covers(self, segment: int, token_index: Any) -> bool:
         """Whether the pieces of a segment hold all these tokens.
 
@@ -188,7 +198,8 @@ class Store:
         """The bytes of a piece, which must not be changed. Where it is stored stays as it is.
 
         Raises:
-            StorageError: if there is no such piece (any more), or its file is broken; it is forgotten then.
+            StorageError: if there is no such piece (any more), or its file is broken, which is forgotten
+                then, or cannot be read at the moment.
         """
         with self._changed:
             self._require_open()

@@ -56,7 +56,8 @@ class SessionLock:
 
     Raises:
         SessionInUseError: if another process has it, with which and since when.
-        StorageError: if it cannot be made or locked.
+        StorageError: if it cannot be made or locked. Where a full disk does not take who has it, it holds
+            without: such a session can still be deleted.
     """
 
     def __init__(self, path: Path) -> None:
@@ -68,11 +69,8 @@ class SessionLock:
                 raise SessionInUseError(path.parent, _said(path))
             time.sleep(_PAUSE_SECONDS)
         _held.add(self)
-        try:
+        with contextlib.suppress(OSError):
             self._say_who()
-        except OSError as error:
-            self.release()
-            raise failure("write", path, error) from error
 
     def release(self) -> None:
         """Let others have it. Safe to call twice."""
