@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ MOST_MENTIONED = 3
 
 
 NAMED_AT_ONCE = 512
-"""Newest segments of a session from disk whose names are looked up for prompts, as those of later ones are.
+"""Segments of a session from disk whose names are read at one prompt, newest first, until all are known.
 Reading the names of all would make the first prompt of a long session wait."""
 
 
@@ -73,7 +74,10 @@ class SessionMemory:
         self.working_set.saves_leaving = self.recalls or self.isolates
         self._text_of = text_of
         self._names: MentionIndex | None = None
+        self._unnamed = 0
+        """Segments from the first whose names are yet to be read, though later ones' are known."""
         self._n_named = 0
+        """Segments whose names are known, and those before them."""
         self.focus = Focus(cache, segments, config, policy, self.working_set, reread, self._emit)
 
     @property
@@ -103,7 +107,7 @@ class SessionMemory:
         self.working_set.restore_groups(groups)
         if self.focuses:
             self.focus.restore(crowded)
-        self._n_named = max(0, len(self._segments) - NAMED_AT_ONCE)
+        self._unnamed = self._n_named = len(self._segments)
 
     def _emit(self, event: Event) -> None:
         if isinstance(event, Recalled):
@@ -178,10 +182,12 @@ class SessionMemory:
             from pace_local.recall.mentions import MentionIndex  # brings grammars: not before they are needed
 
             self._names = MentionIndex()
-        for segment in self._segments.from_id(self._n_named):
+        first = max(0, self._unnamed - NAMED_AT_ONCE)
+        older = islice(self._segments.from_id(first), self._unnamed - first)
+        for segment in chain(older, self._segments.from_id(self._n_named)):
             if segment.kind not in ("framing", "system"):
                 self._names.add(segment.id, self._text_of(segment), segment.name)
-        self._n_named = len(self._segments)
+        self._unnamed, self._n_named = first, len(self._segments)
         return self._names.candidates(text, _Evicted(whole))[:MOST_MENTIONED]
 
     def forget_from(self, n_tokens: int, n_segments: int) -> None:
@@ -190,7 +196,7 @@ class SessionMemory:
         self.focus.forget_from(n_segments)
         self.arrivals = {segment: said for segment, said in self.arrivals.items() if segment < n_segments}
         self.working_set.forget_from(n_segments)
-        self._n_named = min(self._n_named, n_segments)
+        self._unnamed, self._n_named = min(self._unnamed, n_segments), min(self._n_named, n_segments)
         if self._names is not None:
             self._names.remove_from(n_segments)
 

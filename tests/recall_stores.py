@@ -6,7 +6,7 @@ import errno
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,7 @@ class Faults:
         self.sync_error: OSError | None = None
         self.remove_error: OSError | None = None
         self.open_error: OSError | None = None
+        self.read_error: OSError | None = None
         self.drafts: list[int] = []
         """Ids in order of their writing."""
 
@@ -54,7 +55,7 @@ class Faults:
         self.write_error = OSError(errno.ENOSPC, "No space left on device")
 
     def disk_well(self) -> None:
-        self.write_error = self.sync_error = self.remove_error = self.open_error = None
+        self.write_error = self.sync_error = self.remove_error = self.open_error = self.read_error = None
 
 
 class FaultyFiles(PieceFiles):
@@ -86,6 +87,11 @@ class FaultyFiles(PieceFiles):
         if (error := self._faults.open_error) is not None:
             raise error
         return super().open(piece, is_kept)
+
+    def read(self, file: BinaryIO, piece: int) -> Bytes:
+        if (error := self._faults.read_error) is not None:
+            raise error
+        return super().read(file, piece)
 
 
 def small_store(folder: Path | None, **settings: Any) -> Store:

@@ -6,8 +6,10 @@ import contextlib
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +219,21 @@ def test_too_many_open_files_break_no_piece(tmp_path: Path) -> None:
         assert store.get(1).tolist() == block(1).tolist()
 
 
+def test_a_device_that_is_away_for_a_while_breaks_no_piece(tmp_path: Path) -> None:
+    """A server that restarted cost what was being read: the file was deleted, whole as it was."""
+    filled(tmp_path)
+    faults = Faults()
+    with opened(tmp_path, files=faults) as store:
+        faults.read_error = OSError(errno.EIO, "Input/output error")
+        with pytest.raises(StorageError, match=r"000001\.kv cannot be read: Input/output error"):
+            store.get(1)
+        store.prefetch([1])
+        store.settle()
+        assert store.stats.broken_pieces == 0
+        faults.disk_well()
+        assert store.get(1).tolist() == block(1).tolist()
+
+
 @pytest.mark.skipif(os.name == "nt", reason="needs resource limits")
 def test_a_file_that_may_not_grow_is_like_a_full_disk(tmp_path: Path) -> None:
     told = json.loads(run_script("recall_small_disk.py", str(tmp_path)))
@@ -334,6 +351,44 @@ def test_a_file_is_written_whole_before_it_has_its_name(tmp_path: Path) -> None:
             store.put(0, tokens(0), block(0))
             store.flush()
     assert calls == ["write", "write", "sync", "rename", "sync folder", "sync"]
+
+
+KILLED = """
+import os, signal
+from recall_stores import block, small_store, tokens
+store = small_store(None, host_bytes=0)
+store.put(0, tokens(0), block(0))
+store.flush()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL and flock")
+def test_the_temporary_folder_of_a_killed_process_goes_when_the_next_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each session whose process was killed left its gigabytes in the temporary folder for good."""
+    here = Path(__file__).parent
+    python_path = os.pathsep.join([str(here.parent), str(here)])
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED],
+        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": python_path},
+        check=False,
+    )
+    assert ended.returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert (left / "piece-000000000000.kv").exists()
+    begun, not_ours = tmp_path / "pace-recall-begun", tmp_path / "pace-recall-file"
+    begun.mkdir()
+    not_ours.touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with small_store(None, host_bytes=0) as first, small_store(None, host_bytes=0) as second:
+        for store in (first, second):
+            store.put(0, tokens(0), block(0))
+            store.flush()
+        assert not left.exists()
+        assert first.get(0).tolist() == second.get(0).tolist() == block(0).tolist()
+    assert set(tmp_path.iterdir()) == {begun, not_ours}
 
 
 def test_runs_of_tokens() -> None:

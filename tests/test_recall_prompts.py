@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 from session_pair import TALKER
 from working_set_views import Hearing, chatter, is_whole, ranks_of, working_session
 
-from pace_local import Model, Plan, Session, Step, events
+from pace_local import Model, Plan, Session, Step, events, session_memory
 from pace_local.testing import TinySpec
 
 FILES = {
@@ -131,3 +132,21 @@ def test_what_was_not_saved_does_not_come_back(model: Model, hearing: Hearing, p
         session.append(PROMPT)
         assert not hearing.recalled()
         session.check()
+
+
+def test_names_of_a_long_session_from_disk_are_known_after_some_prompts(
+    model: Model, hearing: Hearing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read long before the session was opened again was never found by its names."""
+    monkeypatch.setattr(session_memory, "NAMED_AT_ONCE", 16)
+    with filled(model, hearing, "pace", folder=tmp_path / "it") as session:
+        behind = len(session.segments) - session.segments.named("stock.py").id
+    assert behind > 32
+    with Session.open(model, tmp_path / "it", listener=hearing) as session:
+        for _ in range((behind - 1) // 16):
+            session.append(PROMPT)
+            assert not hearing.recalled()
+        session.append(PROMPT)
+        assert hearing.recalled() == [("stock.py", "spliced")]
+        session.append("what does send_letter take?")
+        assert hearing.recalled()[1:] == [("mail.py", "spliced")]

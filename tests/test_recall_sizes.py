@@ -21,7 +21,7 @@ def test_host(monkeypatch: pytest.MonkeyPatch, available: int, expected: int) ->
 
 
 @pytest.mark.parametrize(
-    ("free", "expected"), [(5_000_000_009, 500_000_000), (10**13, 32_000_000_000), (3, 0)]
+    ("free", "expected"), [(5_000_000_009, 500_000_000), (10**13, 32_000_000_000), (3, 1)]
 )
 def test_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, expected: int) -> None:
     asked: list[Path] = []
@@ -36,6 +36,17 @@ def test_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, expect
     assert default_disk_bytes(tmp_path / "a" / "b") == expected
     assert asked[-1] == tmp_path
     assert default_disk_bytes() == expected
+
+
+def test_a_folder_that_its_own_store_filled_keeps_its_budget(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each time that a session was opened, a tenth of what it had saved was deleted."""
+    (tmp_path / "piece-000000000000.kv").write_bytes(bytes(400))
+    (tmp_path / "piece-000000000001.kept.kv").write_bytes(bytes(600))
+    monkeypatch.setattr(sizes.shutil, "disk_usage", lambda path: Usage(10_000, 1_000, 9_000))
+    assert default_disk_bytes(tmp_path) == 1_000
+    assert default_disk_bytes(tmp_path / "new") == default_disk_bytes() == 900
 
 
 def test_a_disk_that_cannot_be_asked_has_no_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

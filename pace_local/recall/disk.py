@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import threading
 import zlib
 from collections.abc import Callable, Iterable
@@ -12,6 +11,7 @@ from pathlib import Path
 from pace_local.errors import StorageError
 from pace_local.recall.piece import Bytes, StoreStats
 from pace_local.recall.piece_files import Header, PieceFiles
+from pace_local.recall.temporary import TemporaryFolder
 from pace_local.recall.tiers import Block, Tiers
 
 
@@ -40,7 +40,7 @@ class Disk:
         self._report = report
         self.files = make_files(folder) if folder is not None else None
         self._is_temporary = folder is None
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._temporary: TemporaryFolder | None = None
 
         self._is_closed = False
         self._writer: threading.Thread | None = None
@@ -147,9 +147,11 @@ class Disk:
             try:
                 with file:
                     data = files.read(file, block.id)
-            except (StorageError, OSError) as error:
+            except StorageError as error:
                 with self._changed:
-                    return self._forget_broken(block, getattr(error, "strerror", None) or str(error), path)
+                    return self._forget_broken(block, str(error), path)
+            except OSError as error:  # of this moment too: a network or a device that is away for a while
+                return StorageError(f"{path} cannot be read: {error.strerror or error}")
             with self._changed:
                 self.read_pieces += 1
                 self.read_bytes += len(data)
@@ -178,7 +180,7 @@ class Disk:
             if thread is not None and thread is not threading.current_thread():
                 thread.join()
         if self._temporary is not None:
-            self._temporary.cleanup()
+            self._temporary.close()
 
     # Without the lock.
 
@@ -267,8 +269,8 @@ class Disk:
     def _prepared(self) -> PieceFiles:
         """The files, with a folder."""
         if self.files is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="pace-recall-", ignore_cleanup_errors=True)
-            self.files = self._make_files(Path(self._temporary.name))
+            self._temporary = TemporaryFolder()
+            self.files = self._make_files(self._temporary.path)
         self.files.make_folder()
         return self.files
 

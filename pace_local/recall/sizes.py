@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 from pathlib import Path
@@ -20,17 +21,34 @@ def default_host_bytes() -> int:
 
 
 def default_disk_bytes(folder: Path | None = None) -> int:
-    """A tenth of what is free where a folder is or would be, at most 32 GB; 0 if that cannot be told.
+    """A tenth of what a store can have where its folder is or would be: from 1 byte to 32 GB.
+
+    What the folder holds counts as free, so that a store that is opened again keeps what it has saved.
 
     Args:
         folder: the store's; None: where temporary folders are.
+
+    Returns:
+        Bytes; 0 if what is free cannot be told.
     """
     place = (folder if folder is not None else Path(tempfile.gettempdir())).absolute()
+    own = 0 if folder is None else _file_bytes(folder)
     for existing in (place, *place.parents):
         try:
-            return min(shutil.disk_usage(existing).free // 10, MOST_DISK_BYTES)
+            free = shutil.disk_usage(existing).free
         except FileNotFoundError:
             continue
         except OSError:
             return 0
+        return min(max(1, (free + own) // 10), MOST_DISK_BYTES)
     return 0
+
+
+def _file_bytes(folder: Path) -> int:
+    """Of all files in a folder; those that cannot be looked at count nothing."""
+    total = 0
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            with contextlib.suppress(OSError):
+                total += path.stat().st_size
+    return total
