@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import signal
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -173,6 +173,20 @@ def test_a_part_of_another_file_is_not_gone_on_from(hub, store):
     assert hub.downloads == [None]
 
 
+def test_a_commit_that_leaves_the_file_as_it_is_costs_nothing_of_the_download(hub, store):
+    """A repository whose card was edited overnight had 16 GB fetched anew."""
+    info = tiny_model(CONTENT, (hub.file(None),), pinned=False)
+    hub.script.cut_after = [2 << 20, 0]
+    with pytest.raises(StorageError):
+        pull(info, store, fetchers=[fetcher(hub, tries=1)], say=silent)
+    hub.script.cut_after, hub.script.commit = [], "e" * 40
+    hub.downloads.clear()
+    stored = pull(info, store, fetchers=[fetcher(hub)])
+    assert stored.path.read_bytes() == CONTENT
+    assert hub.downloads == [f"bytes={2 << 20}-"]
+    assert stored.source.endswith(f"@{'e' * 40}")
+
+
 def test_a_file_that_is_replaced_during_the_download_is_noticed(hub, store):
     info = tiny_model(CONTENT, (hub.file(None),), pinned=False)
     hub.script.cut_after = [1 << 20]
@@ -217,27 +231,34 @@ def test_a_hub_that_refuses_connections_is_reported_at_once(store):
         free.bind(("127.0.0.1", 0))
         endpoint = f"http://127.0.0.1:{free.getsockname()[1]}"
         info = tiny_model(CONTENT, (HubFile("someone/tiny-GGUF", "tiny.gguf", None),))
-        started = time.monotonic()
         with pytest.raises(StorageError, match=r"out of reach.*refused"):
             pull(info, store, fetchers=[HubFetcher(endpoint)], say=silent)
-    assert time.monotonic() - started < 5
 
 
 def test_a_hub_that_never_answers_is_waited_for_once(store):
     """A machine without a route to the hub loses seconds, and those only once in a run."""
+
+    def connections() -> int:
+        """How many have come since the last call."""
+        count = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                deaf.accept()[0].close()
+                count += 1
+        return count
+
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen()
+        deaf.setblocking(False)
         one = HubFetcher(f"http://127.0.0.1:{deaf.getsockname()[1]}", connect_seconds=1)
         info = tiny_model(CONTENT, (HubFile("someone/tiny-GGUF", "tiny.gguf", None),))
-        started = time.monotonic()
         with pytest.raises(StorageError, match="out of reach"):
             pull(info, store, fetchers=[one], say=silent)
-        assert time.monotonic() - started < 5
-        started = time.monotonic()
+        assert connections() == 1
         with pytest.raises(StorageError, match="out of reach"):
             pull(info, store, fetchers=[one], say=silent)
-        assert time.monotonic() - started < 0.5
+        assert connections() == 0
 
 
 def test_offline_mode_of_the_library_is_respected(hub, store):

@@ -2,7 +2,7 @@
 
 ``huggingface_hub`` is asked for a file's commit, hash, size and address. The bytes are then read with
 range requests into one growing file, because the library itself begins a broken download anew, which
-is no way to fetch 16 GB. A commit and an entity tag kept beside the file say what it is a part of.
+is no way to fetch 16 GB. An entity tag kept beside the file, with the last commit, says what it is a part of.
 """
 
 from __future__ import annotations
@@ -83,8 +83,10 @@ class HubFetcher:
             raise SourceError(f"{source.filename} there has sha256 {answer.sha256}, not {info.sha256}")
         target, note = folder / "model.gguf", folder / "hub.json"
         origin = {"repo": source.repo, "file": source.filename, "commit": answer.commit, "etag": answer.etag}
-        if read_json(note) != origin:
+        before = read_json(note)
+        if before | {"commit": answer.commit} != origin:  # other commits may leave this file as it is
             target.unlink(missing_ok=True)
+        if before != origin:
             write_json(note, origin)
         self._grow(target, source, answer, lambda done: progress(done, answer.size, info.name))
         return Fetched(target, f"{source}@{answer.commit}", answer.sha256)
