@@ -138,8 +138,8 @@ def test_a_prefix_is_of_words_and_not_of_characters(permissions: Permissions) ->
 
 
 def test_an_approval_does_not_lift_what_a_rule_refuses(permissions: Permissions) -> None:
-    offers = [Approval("shell", ("git", "push")), Approval("shell", ("rm", "-rf"))]
-    permissions.approve(run("git push"), Scope.SESSION, offers)
+    offers = [Approval("shell", ("git", "push", "origin", "main")), Approval("shell", ("rm", "-rf"))]
+    permissions.approve(run("git push origin main"), Scope.SESSION, offers)
     assert permissions.decide(run("git push origin main")).verdict is Verdict.ALLOW
     assert permissions.decide(run("git push --force")).verdict is Verdict.REFUSE
     assert permissions.decide(run("rm -rf build")).verdict is Verdict.ALLOW
@@ -148,6 +148,44 @@ def test_an_approval_does_not_lift_what_a_rule_refuses(permissions: Permissions)
     assert permissions.decide(run("git push origin main")).verdict is Verdict.REFUSE
     permissions.mode = Mode.AUTO  # where a push is asked about unless it was approved
     assert permissions.decide(run("git push origin main")).verdict is Verdict.ALLOW
+
+
+@pytest.mark.parametrize(
+    ("approved", "grave"),
+    [
+        ("git checkout -b fix", "git checkout -- ."),
+        ("git stash", "git stash clear"),
+        ("git branch x", "git branch -D main"),
+        ("git reset HEAD~1", "git reset --hard"),
+        ("git push", "git push origin main"),
+        ("git checkout src", "git checkout src docs"),
+        ("git restore a", "git restore a b"),
+        ("touch a", 'touch "$NOWHERE/a"'),
+        ("pytest", 'pytest > "$NOWHERE/a"'),
+        ("npm publish", "ls | xargs npm publish"),
+    ],
+)
+def test_what_is_grave_needs_an_approval_of_its_own(
+    permissions: Permissions, approved: str, grave: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``git checkout -b fix`` was approved, and ``git checkout -- .`` took work away without a question."""
+    monkeypatch.delenv("NOWHERE", raising=False)
+    permissions.approve(run(approved), Scope.SESSION)
+    for mode in (Mode.ASK, Mode.ACCEPT_EDITS, Mode.AUTO):
+        permissions.mode = mode
+        assert permissions.decide(run(approved)).verdict is Verdict.ALLOW
+        assert permissions.decide(run(grave)).verdict is Verdict.ASK
+
+
+def test_an_approval_does_not_leave_the_repository(
+    permissions: Permissions, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``touch …`` was approved, and covered ``touch "$HOME/x"`` though not ``touch ../x``."""
+    monkeypatch.setenv("HOME", str(root.parent / "home"))
+    permissions.approve(run("touch a"), Scope.SESSION)
+    assert permissions.decide(run("touch b")).verdict is Verdict.ALLOW
+    for command in ("touch ../x", "touch ~/x", 'touch "$HOME/x"', "touch ${HOME}/x"):
+        assert permissions.decide(run(command)).verdict is Verdict.ASK, command
 
 
 def test_a_refusal_holds_for_the_session(permissions: Permissions) -> None:
@@ -281,9 +319,15 @@ def test_a_file_that_cannot_be_written_leaves_the_approval_for_the_session(root:
         ("rm a b", [("rm", "a", "b")]),
         ("./build.sh --fast", [("./build.sh", "--fast")]),
         ("sudo apt install x", [("sudo", "apt", "install", "x")]),
+        ("git checkout -b fix", [("git", "checkout")]),
+        ("git checkout -- src", [("git", "checkout", "--", "src")]),
+        ("git push && pytest -q", [("git", "push"), ("pytest",)]),
         # What can be approved only this once:
         ("python -c 'x'", [("python", "-c", "x")]),
         ("rm $X", []),
+        ("git checkout -- $X", []),
+        ("git checkout -- *.py", []),
+        ("ls | xargs git checkout --", []),
         ("python", []),
         ("bash", []),
         ("pytest > out", []),

@@ -349,6 +349,15 @@ def test_commands_are_found(text: str, expected: list[str]) -> None:
     assert names(split_command(text)) == expected
 
 
+def test_what_variables_are_set_to() -> None:
+    text = 'A=1; for f in a *.py "$A"; do read -r B; done; for g; do C=2 ls; done; export D=$A E; A+=x; F='
+    values = [(name, word and word.raw) for name, word in split_command(text).values]
+    assert values == [
+        ("A", "1"), ("f", "a"), ("f", "*.py"), ("f", '"$A"'), ("B", None), ("g", None),
+        ("D", "$A"), ("A", None), ("F", ""),
+    ]  # fmt: skip
+
+
 def test_a_command_keeps_what_stands_around_it() -> None:
     (command,) = split_command('A=1 sudo cp "$X" b > out 2>&1').commands
     assert command.assignments == ("A",)

@@ -762,7 +762,10 @@ def _lines(table: str) -> list[str]:
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Path:
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("TMPDIR", "NOWHERE", "NOWHERE_TOO", "X", "x", "dir", "out"):
+        monkeypatch.delenv(name, raising=False)
     root = tmp_path / "repository"
     for folder in ("src", "docs", ".git/hooks", "sub"):
         (root / folder).mkdir(parents=True)
@@ -880,7 +883,40 @@ git tag -d v1
 git worktree remove -f x
 git restore --stag --workt x
 git -c alias.z='reset --hard' z
+git rebase --abort
+git rebase --abo
+git rebase --skip
+git rebase --quit
+git merge --abort
+git merge --quit
+git cherry-pick --abort
+git cherry-pick --skip
+git am --abort
+git am --skip
+git revert --abort
+git revert --quit
+git -C src rebase --abort
+git submodule foreach 'git reset --hard'
+git submodule --quiet foreach --recursive git clean -fdx
+git bisect run ./x
+git rebase -x 'rm x' main
+git rebase -ix 'rm x' main
+git rebase '-xrm x' main
+git rebase main --exec='rm x'
+rm -f "$NOWHERE/x"
+touch "$NOWHERE"
+echo x > $NOWHERE
+echo x >> "${NOWHERE}/x"
+echo x > "${NOWHERE%.py}.txt"
+echo x > "${NOWHERE:-$NOWHERE_TOO}/x"
+echo x > "${HOME##*/}/x"
+mkdir "${PWD%/*}"
+dir="$NOWHERE/x"; cp README.md "$dir"
+find "$NOWHERE" -name '*.py' -delete
+cd "$NOWHERE" && rm -f *.py
+cd "$NOWHERE/src" && echo x > a.py
 """.strip().split("\n")
+AUTO_ASKS.append(f'for f in {" ".join(map(str, range(300)))} ~/x; do touch "$f"; done')
 
 
 @pytest.mark.parametrize("command", AUTO_ASKS)
@@ -919,6 +955,33 @@ for d in src docs; do (cd "$d" && make); done
 make -C src test
 python "${f%.py}_test.py" "${x:-"a b"}" "${y:-(none)}" ${z//\//_}
 for path in src docs; do ruff check "$path"; done
+git rebase main
+git rebase --continue
+git rebase -Xours -s recursive main
+git merge --squash dev
+git merge --quiet dev
+git cherry-pick --allow-empty HEAD~1
+git bisect start
+git submodule update --init
+for f in *.py; do cat "$f" > "$f.out"; done
+for f in src/*.py; do mv "$f" "${f%.py}.txt"; done
+for d in src docs; do (cd "$d" && touch x); done
+mkdir -p "$(dirname x/y)"
+cd "$(git rev-parse --show-toplevel)" && touch x
+tmp=$(mktemp); echo x > "$tmp"
+find . -name '*.bak' | while read -r f; do mv "$f" "${f%.bak}"; done
+f() { local to="$1"; mkdir -p "$to/x"; }; f src
+out=build; mkdir -p "$out" && cp README.md "$out/"
+out=${NOWHERE:-build}; echo x > "$out/x"
+export OUT=out; echo x > "$OUT/x"
+x=a; x="$x/b"; mkdir -p "$x"
+cp README.md "$PWD/x"
+echo x > "${PWD##*/}.txt"
+LOG=/dev/null; echo x > "$LOG"
+echo "$HOME" "$PATH"
+export PATH="$HOME/bin:$PATH"; make
+git commit -m "see $HOME/x"
+cd "$NOWHERE" && make
 """.strip().split("\n")
 
 
@@ -933,7 +996,14 @@ def test_mode_auto_runs_ordinary_work(repository: Path, command: str) -> None:
     ["touch ../x", "cp README.md /tmp/x", "ls /etc", "echo x > ../x", "python /etc/x.py", "cd .. && npm test",
      "env -C / rm -rf home", "env --chdir=/ rm -rf home", "xargs -a /etc/hosts echo", "cd && make",
      "cd docs && rm notes", "git -C docs add notes", "git -C src/../docs add notes", "cat link_out/file",
-     "rm -r link_out/file", "make --directory=/tmp", "tee ~/x"],
+     "rm -r link_out/file", "make --directory=/tmp", "tee ~/x",
+     'rm -f "$HOME/notes.txt"', "echo x >> $HOME/.bashrc", 'mv src "$HOME"', 'touch "${HOME}/x"',
+     "find \"$HOME/work\" -name '*.py' -delete", 'cd "$HOME/other" && rm -f *.py', 'wc < "$HOME/x"',
+     "sh -c 'touch \"$HOME/x\"'", 'echo x > "${TMPDIR:-/tmp}/x"', 'rm -f ~/"$X"', "D=~/x; rm -f \"$D/y\"",
+     'for d in src ~/x; do touch "$d/y"; done', 'a=$HOME; b="$a/x"; echo x > "$b"',
+     'HOME=src touch "$HOME/x"',
+     'x="a $HOME/b"; rm -f $x', 'f() { rm -f "$dir/x"; }; dir=/etc; f', 'pip install --prefix="$HOME/x" y',
+     'cp README.md "$PWD/../x"', 'mkdir "${HOME:+$HOME/x}"', 'x=; touch "$x/etc/y"', 'touch "link_out/$X"'],
 )  # fmt: skip
 def test_mode_auto_never_leaves_the_repository(repository: Path, command: str) -> None:
     verdict, reason = _decide(repository, command, Mode.AUTO)

@@ -283,22 +283,42 @@ class Permissions:
             return Decision(Verdict.ALLOW, "mode auto", by="mode")
         offers: tuple[Approval, ...] = ()
         if can_cover and not writes:
-            wanted = [Approval(request.tool, suggested_prefix(_words(each.command))) for each in waiting]
-            can_all = all(each.command.name and not _sets_variables(each) for each in waiting)
+            wanted = [Approval(request.tool, _prefix(each)) for each in waiting]
+            can_all = all(_can_be_approved(each) for each in waiting)
             offers = tuple(dict.fromkeys(wanted)) if can_all and not any(map(is_too_broad, wanted)) else ()
         return Decision(Verdict.ASK, graves[0] if graves else judgement.why_asked, offers)
 
     def _is_covered(self, tool: str, judged: Judged) -> bool:
-        """Whether one simple command only reads, or begins with words that were approved."""
-        if judged.why_asked is None:
+        """Whether one simple command only reads, or begins with words that were approved.
+
+        What is grave is covered only by an approval of its very words.
+        """
+        if judged.why_asked is None and judged.grave is None:
             return True
         if _sets_variables(judged):
             return False
         words = _words(judged.command)
+        if judged.grave is not None:
+            return _can_be_approved(judged) and Approval(tool, words) in self.approvals
         return any(
             each.tool == tool and each.prefix and words[: len(each.prefix)] == each.prefix
             for each in self.approvals
         )
+
+
+def _prefix(judged: Judged) -> tuple[str, ...]:
+    """The words by which a command is approved."""
+    words = _words(judged.command)
+    return suggested_prefix(words) if judged.grave is None else words
+
+
+def _can_be_approved(judged: Judged) -> bool:
+    """Whether an approval can hold for longer than once: of a grave command if its words show all it does."""
+    command = judged.command
+    if not command.name or _sets_variables(judged):
+        return False
+    is_shown = all(word.text is not None and not word.is_pattern for word in command.words)
+    return judged.grave is None or (is_shown and not command.is_open and not judged.writes)
 
 
 def _words(command: SimpleCommand) -> tuple[str, ...]:

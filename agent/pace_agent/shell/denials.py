@@ -139,7 +139,7 @@ def _is_disk(path: str) -> bool:
 def _ruins(program: str, words: Sequence[Word], texts: Sequence[str]) -> str | None:
     """Deleting, moving or opening up a whole system, a home folder, or everything in one."""
     if program == "find":
-        if not {"-delete", "-exec", "-execdir"} & set(texts) or not _deletes(texts):
+        if not {"-delete", "-exec", "-execdir"} & set(texts) or not deletes(texts):
             return None
     elif program in ("rm", "chmod", "chown", "chgrp"):
         if "--no-preserve-root" in texts:
@@ -156,7 +156,8 @@ def _ruins(program: str, words: Sequence[Word], texts: Sequence[str]) -> str | N
     return None
 
 
-def _deletes(texts: Sequence[str]) -> bool:
+def deletes(texts: Sequence[str]) -> bool:
+    """Whether ``find`` deletes files, or has them deleted."""
     return "-delete" in texts or any(
         text.rpartition("/")[2] in ("rm", "shred", "unlink", "truncate") for text in texts[1:]
     )
@@ -164,7 +165,7 @@ def _deletes(texts: Sequence[str]) -> bool:
 
 def _deletes_anything(texts: Sequence[str]) -> bool:
     """Whether ``find`` deletes files that are not told by a part of their name."""
-    if not _deletes(texts) or not {"-delete", "-exec", "-execdir", "-ok", "-okdir"} & set(texts):
+    if not deletes(texts) or not {"-delete", "-exec", "-execdir", "-ok", "-okdir"} & set(texts):
         return False
     told = any(
         test in ("-name", "-iname") and _FEW_NAMES.fullmatch(pattern) and protection((pattern,)) is None

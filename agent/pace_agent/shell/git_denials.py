@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 _DISCARDS = "it discards changes that are stored nowhere else"
+_RUNS = "what git runs for it is not looked at"
 _ALWAYS = {
     "push": "it publishes commits",
     "clean": "it deletes files that git does not have",
@@ -26,11 +27,19 @@ _BY_OPTION = {
     "reflog": ("", "", "it deletes what undoing would need"),
     "gc": ("", "prune", "it deletes what undoing would need"),
     "submodule": ("f", "force", _DISCARDS),
+    "rebase": ("", "abort skip quit", _DISCARDS),
+    "merge": ("", "abort quit", _DISCARDS),
+    "cherry-pick": ("", "abort skip quit", _DISCARDS),
+    "revert": ("", "abort skip quit", _DISCARDS),
+    "am": ("", "abort skip quit", _DISCARDS),
 }
 """Subcommands that are grave with one of these letters or words as an option."""
 
 _WITH_VALUE = {"tag": "mFu", "checkout": "b", "switch": "c"}
 """Letters of options whose value may follow in the same word."""
+
+_RUNNING = {("submodule", "foreach"), ("bisect", "run")}
+"""Subcommands of two words that run another command."""
 
 _VALUED = frozenset(
     ["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env", "--attr-source"]
@@ -74,6 +83,9 @@ def grave_git(texts: Sequence[str], is_there: Callable[[str], bool]) -> str | No
     letters, longs, why = _BY_OPTION.get(name, ("", "", ""))
     if why and _has(rest, letters, longs, _WITH_VALUE.get(name, "")):
         return why
+    operand = next((word for word in rest if not word.startswith("-")), "")
+    if (name, operand) in _RUNNING or (name == "rebase" and _has(rest, "x", "exec", "sSXC")):
+        return _RUNS
     if name == "reflog" and rest[:1] and rest[0] in ("expire", "delete"):
         return why
     if name == "checkout" and _takes_files(rest, is_there):

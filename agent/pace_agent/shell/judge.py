@@ -90,7 +90,7 @@ def judge(text: str, territory: Territory, *, is_trusted: bool = True) -> Judgem
     bases, is_known = folders_run_in(split, territory)
     if len(bases) >= MOST_FOLDERS:
         split = replace(split, unclear=(*split.unclear, "the folders that it runs in are too many"))
-    look = Look(territory, bases, goes_anywhere=not is_known)
+    look = Look(split, territory, bases, goes_anywhere=not is_known)
     is_trusted = is_trusted and not any(map(_makes_checkout, split.commands))
     judged = tuple(_judge_one(command, look, is_trusted) for command in split.commands)
     return Judgement(
@@ -121,7 +121,7 @@ def _judge_one(command: SimpleCommand, look: Look, is_trusted: bool) -> Judged:
                 look.reads(redirection.target)
             except NotReadOnlyError as error:
                 why = why or str(error)
-    serious = grave(command, look.is_there) or look.ruin(command)
+    serious = grave(command, look.is_there) or look.ruin(command) or look.stray(command)
     return Judged(command, why, serious, any(map(writes_file, command.redirections)))
 
 

@@ -16,10 +16,13 @@ from pace_agent.repository.git_state import git_folder, top_of
 from pace_agent.safety.paths import Territory
 from pace_agent.safety.protected import protection
 from pace_agent.shell.checkouts import has_known_settings, tracked
-from pace_agent.shell.denials import is_recursive
+from pace_agent.shell.denials import deletes, is_recursive
+from pace_agent.shell.expansion import Expansion
 from pace_agent.shell.folders import spelled_out
 from pace_agent.shell.options import NotReadOnlyError
-from pace_agent.shell.rules import Sweep, is_device
+from pace_agent.shell.reading_commands import RULES
+from pace_agent.shell.rules import Sweep, is_device, writes_file
+from pace_agent.shell.split import Split
 from pace_agent.shell.sweeps import names_below
 from pace_agent.shell.words import SimpleCommand, Word, names
 
@@ -36,18 +39,37 @@ _MADE_AGAIN = names(
 )
 """Folders of what tools install or build. Deleting one is undone by building again, whatever is in it."""
 
+_NO_PATHS = frozenset(name for name, rule in RULES.items() if rule.operands == "text") | names(
+    "printf export declare typeset local readonly"
+)
+"""Commands whose arguments are texts: a variable's value in them is no path that they use."""
+
 _WRITERS = names("rm rmdir mkdir touch cp mv ln tee dd install rsync truncate chmod chown unlink shred")
 
 
 class Look:
-    """Looks up the paths that commands name, from each folder that they may start from."""
+    """Looks up the paths that commands name, from each folder that they may start from.
 
-    def __init__(self, territory: Territory, bases: tuple[Path, ...], *, goes_anywhere: bool) -> None:
+    Args:
+        split: the commands.
+        territory: the folders that the agent may use.
+        bases: the folders that the commands may start from.
+        goes_anywhere: whether some command may run in a folder that the text does not show.
+    """
+
+    def __init__(
+        self, split: Split, territory: Territory, bases: tuple[Path, ...], *, goes_anywhere: bool
+    ) -> None:
         self.territory = territory
         self.bases = bases
         self.inner = tuple(base for base in bases if territory.contains(str(base)))
         self.goes_anywhere = goes_anywhere
-        """Whether some command may run in a folder that the text does not show."""
+        self._expansion = Expansion(split.values)
+        self._is_lost = any(
+            command.program in ("cd", "pushd") and any(map(self._expansion.is_unknown, command.words[1:]))
+            for command in split.commands
+        )
+        """Whether a folder that commands run in is the value of a variable of which nothing is known."""
         self.protected: list[str] = []
         self.outside = [
             f"{os.fspath(base)!r}, outside of the folders that may be used"
@@ -62,6 +84,9 @@ class Look:
             NotReadOnlyError: if the text does not show it, or its pattern stands for too much.
         """
         if word.text is None:
+            for text in self._expansion.texts(word):
+                if not is_device(text):
+                    self._look(text)
             raise NotReadOnlyError(f"{word.raw} is only known when it runs")
         if word.text in ("", "-") or is_device(word.text):
             return
@@ -70,15 +95,26 @@ class Look:
 
     def guess(self, command: SimpleCommand) -> None:
         """Look up what may be paths among the words of a command of which nothing is known."""
+        surely = command.program in _WRITERS
         for word in command.words[1:]:
             for piece in _pieces(command, word):
-                self._guess(piece, word, surely=command.program in _WRITERS)
+                self._guess(piece, word, surely=surely)
+            if word.text is None and command.program not in _NO_PATHS:
+                for known in self._known(word):
+                    for piece in _pieces(command, known):
+                        self._guess(piece, known, surely=surely)
         if command.program in ("cd", "pushd") and len(command.words) == 1:
             with suppress(NotReadOnlyError):
                 self._look("~")
         for word in command.words[:1]:
             if word.text is not None and "/" in word.text and self._protection(word.text):
                 self._look(word.text)
+
+    def _known(self, word: Word) -> Iterator[Word]:
+        """The words that the shell may make of one with variables in it: several where it is not quoted."""
+        for text in self._expansion.texts(word):
+            for part in text.split() if word.raw.startswith("$") else [text]:
+                yield Word(part, part)
 
     def sweep(self, sweep: Sweep) -> None:
         """Look for protected files in the folders that a command reads whole.
@@ -168,6 +204,16 @@ class Look:
             for base, path in itertools.product(self.bases, paths):
                 if why := self._ruined(base, path, word):
                     return why
+        return None
+
+    def stray(self, command: SimpleCommand) -> str | None:
+        """Why a command may write anywhere; None if the text, a command or a caller says where."""
+        written = [each.target for each in command.redirections if writes_file(each)]
+        texts = [word.text or word.raw for word in command.words[1:]]
+        if command.program in _WRITERS or (command.program == "find" and deletes(texts)):
+            written += command.words[1:]
+        if any(map(self._expansion.is_unknown, written)) or (written and self._is_lost):
+            return "where it writes is only known when it runs"
         return None
 
     def _ruined(self, base: Path, path: str, word: Word) -> str | None:

@@ -43,6 +43,9 @@ _EVALUATING = names(
 )
 """Builtins that may evaluate an argument with an index in it, such as ``a[$(command)]``."""
 
+_READING = names("read mapfile readarray getopts")
+"""Builtins that set the variables that they name to what they read."""
+
 _CHANGES_MEANING = names("alias unalias hash enable shopt source . bind complete fc set emulate setopt")
 """Builtins after which words may mean something else, or that run text from elsewhere."""
 
@@ -60,6 +63,9 @@ class Split:
     self_calling: tuple[str, ...] = ()
     """Functions that start themselves again, in a pipe or in the background."""
 
+    values: tuple[tuple[str, Word | None], ...] = ()
+    """What variables are set to, but for a single command, in the order of the text; None: what is read."""
+
     @property
     def is_clear(self) -> bool:
         """Whether everything was understood."""
@@ -73,7 +79,12 @@ def split_command(text: str) -> Split:
         walk.script(text, (), 0)
     except RecursionError:
         walk.unclear.append("it is nested too deeply")
-    return Split(tuple(walk.commands), tuple(dict.fromkeys(walk.unclear)), tuple(walk.self_calling))
+    return Split(
+        tuple(walk.commands),
+        tuple(dict.fromkeys(walk.unclear)),
+        tuple(walk.self_calling),
+        tuple(walk.values),
+    )
 
 
 def _for_the_grammar(source: bytes) -> bytes:
@@ -97,6 +108,7 @@ class _Walk(Reader):
     def __init__(self) -> None:
         super().__init__()
         self.self_calling: list[str] = []
+        self.values: list[tuple[str, Word | None]] = []
         self.shell = os.path.basename(os.environ.get("SHELL", ""))
         """The shell that reads the text at hand, as far as that is known."""
 
@@ -218,8 +230,11 @@ class _Walk(Reader):
 
     def _for(self, node: tree_sitter.Node) -> None:
         self.check_gaps(node)
+        name = node.child_by_field_name("variable")
         for child in node.children:
             if child.type == "do_group":
+                if name is not None and node.child_by_field_name("value") is None:
+                    self.values.append((self.raw(name), None))
                 self.visit(child)
             elif child.type == "variable_name":
                 if EVALUATED.fullmatch(self.raw(child)):
@@ -227,7 +242,9 @@ class _Walk(Reader):
                 elif means_something(self.raw(child), self.shell):
                     self.add(SimpleCommand((), (self.raw(child),)), [])
             elif child.is_named:
-                self.word(child)
+                word, _ = self.word(child)
+                if name is not None:
+                    self.values.append((self.raw(name), word))
             elif child.type not in MARKS:
                 self.unclear.append("a loop")
 
@@ -281,7 +298,7 @@ class _Walk(Reader):
                 self.unclear.append(f"the words {short(self.raw(node))!r}")
             previous = child
             if child.type == "variable_assignment":
-                name, inside = self._assignment(child)
+                name, inside = self._assignment(child, lasts=False)
                 names.append(name)
                 fed += inside
             elif child.type == "command_name" or child.is_named or child.type in ("$", "==", "=~"):
@@ -328,7 +345,7 @@ class _Walk(Reader):
             SimpleCommand((), tuple(name for name, _ in read)), [n for _, inside in read for n in inside]
         )
 
-    def _assignment(self, node: tree_sitter.Node) -> tuple[str, list[int]]:
+    def _assignment(self, node: tree_sitter.Node, *, lasts: bool = True) -> tuple[str, list[int]]:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         inside: list[int] = []
         if EVALUATED.fullmatch(self.raw(name) if name is not None else "") and re.search(
@@ -344,8 +361,11 @@ class _Walk(Reader):
             for child in value.children:
                 if child.is_named:
                     inside += self.word(child)[1]
-        elif value is not None:
-            inside += self.word(value)[1]
+        else:
+            word, inside = self.word(value) if value is not None else (literal(""), [])
+            if lasts:
+                is_whole = node.children[1].type == "="
+                self.values.append((self.raw(name), word if is_whole else None))
         return self.raw(name), inside
 
     def _add_before_pipe(self, command: SimpleCommand, fed: list[int]) -> None:
@@ -366,6 +386,9 @@ class _Walk(Reader):
             self.unclear.append(f"which command {short(command.words[0].raw)!r} is")
         if command.name in _CHANGES_MEANING:
             self.unclear.append(f"what {command.name} changes")
+        if command.name in _READING:
+            named = [word.text for word in command.words[1:] if word.text and word.text.isidentifier()]
+            self.values += [(name, None) for name in named]
         if command.name in _EVALUATING and any(
             "[" in w.raw and re.search(r"[$`]", w.raw) for w in command.words[1:]
         ):
