@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+import pace_agent
+import pace_local
+import pace_tui
+from pace_agent.settings.config import KEYS
 from pace_local import Model, _native
 from pace_local.models import resolve_model
 from pace_local.testing import TinySpec, tiny_model
@@ -22,6 +26,29 @@ settings.register_profile("pace", deadline=None)
 settings.load_profile("pace")
 
 REAL_MODELS = ("smollm2-135m", "qwen2.5-coder-0.5b")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Neither settings nor instructions of whoever runs the tests; their models stay in reach."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("settings")))
+        yield
+
+
+@pytest.fixture
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither settings nor sessions of whoever runs the tests; children find the packages."""
+    for name in (
+        *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
+        *("PACE_AGENTS_DIR", "PACE_SESSIONS_DIR"),
+    ):
+        monkeypatch.setenv(name, str(tmp_path / "home" / name))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for key in KEYS:
+        monkeypatch.delenv(f"PACE_{key.upper()}", raising=False)
+    homes = [str(Path(each.__file__).parent.parent) for each in (pace_agent, pace_tui, pace_local)]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(homes))
 
 
 @pytest.fixture(scope="session")

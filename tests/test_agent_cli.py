@@ -17,7 +17,6 @@ import pytest
 from command_line import PATIENCE, environment, is_one_line_error, start
 from git_repositories import repository
 
-import pace_agent
 from pace_agent import cli
 from pace_agent.commands import opening
 from pace_agent.commands.run import read_prompt
@@ -34,16 +33,7 @@ from pace_local.models.choose import config_path
 DONE = [Wrote("it is "), Ended("done", "it is done", 2, 1.5)]
 OWN = ("run", "watch", "history", "config")
 
-
-@pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither settings nor sessions of whoever runs the tests; children find the package."""
-    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "PACE_AGENTS_DIR", "PACE_SESSIONS_DIR"):
-        monkeypatch.setenv(name, str(tmp_path / "home" / name))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for key in KEYS:
-        monkeypatch.delenv(f"PACE_{key.upper()}", raising=False)
-    monkeypatch.setenv("PYTHONPATH", str(Path(pace_agent.__file__).parent.parent))
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 @pytest.fixture
@@ -262,8 +252,10 @@ def test_without_a_prompt_at_a_terminal_nothing_waits(monkeypatch: pytest.Monkey
     ("words", "message"),
     [
         (("--repo", "nowhere"), "'nowhere' is not there; give a folder"),
+        (("--repo", "~no-such-user-here"), "'~no-such-user-here' is not there; give a folder"),
         (("--repo", "file"), "'file' is a file, not a folder"),
         (("--add-dir", "file"), "--add-dir 'file' is no folder"),
+        (("--add-dir", "~no-such-user-here"), "--add-dir '~no-such-user-here' is no folder"),
         (("--max-turns", "0"), "max_turns is 0"),
         (("--budget", "1"), "budget is 1"),
         (("--time-limit", "0"), "--time-limit 0 is out of range"),

@@ -84,6 +84,8 @@ def test_sessions_are_listed_a_line_each(tmp_path: Path, capsys: pytest.CaptureF
     assert (rows[1]["prompts"], rows[1]["first_prompt"], rows[1]["repository"]) == (2, "first", str(shop))
     assert [row["in_use"] and row["in_use"]["pid"] for row in rows] == [None, os.getpid()]
 
+    assert history("--repo", "~no-such-user-here") == 0
+    assert "no session is about" in capsys.readouterr().err
     assert history("--all") == 0
     everything = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in everything] == ["ID", "other", "new", "dead", "old", "broken"]

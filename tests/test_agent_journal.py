@@ -156,6 +156,64 @@ def test_undo_is_refused_where_the_user_changed_something_between_turns(
     assert path.read_bytes() == b"user"
 
 
+def test_undo_goes_back_through_what_a_command_made_of_a_file(repository: Path) -> None:
+    """After a formatter it was refused as if the user had changed the file."""
+    path = repository / "a.py"
+
+    def command(journal: Journal, content: bytes | None) -> None:
+        before = journal.before_command()
+        if content is None:
+            path.unlink()
+        else:
+            path.write_bytes(content)
+        journal.after_command(before)
+
+    with opened(repository) as journal:
+        journal.write(1, known(journal, path), b"agent 1")
+        command(journal, b"formatted 1")
+        journal.write(2, known(journal, path), b"agent 2")
+        command(journal, b"formatted 2")
+        command(journal, b"formatted 3")
+        command(journal, None)
+    with opened(repository) as journal:
+        assert journal.changed(2) == (path,)
+        assert journal.undo(2).restored == (path,)
+        assert path.read_bytes() == b"formatted 1"
+        journal.write(2, repository / "c.py", b"agent")
+        command(journal, b"formatted by a later prompt")
+        assert journal.undo(2).restored == ()  # what a command changed is not taken back
+        assert path.read_bytes() == b"formatted by a later prompt"
+    with opened(repository) as journal:
+        journal.undo(1)
+        assert path.read_bytes() == b"a0\r\n"
+
+
+def test_what_a_command_makes_of_the_user_s_work_stays_the_user_s(journal: Journal, repository: Path) -> None:
+    path = known(journal, repository / "a.py")
+    journal.write(1, path, b"agent")
+    path.write_bytes(b"user")
+    before = journal.before_command()
+    path.write_bytes(b"user, formatted")
+    journal.after_command(before)
+    with pytest.raises(StaleError, match=r"a\.py"):
+        journal.undo(1)
+    path.write_bytes(b"agent")  # the user took it back
+    assert journal.undo(1).restored == (path,)
+
+
+def test_a_command_that_puts_something_else_in_a_file_s_place_is_no_error(
+    journal: Journal, repository: Path
+) -> None:
+    path = known(journal, repository / "a.py")
+    journal.write(1, path, b"agent")
+    before = journal.before_command()
+    path.unlink()
+    os.mkfifo(path)
+    journal.after_command(before)
+    assert journal.before_command() == {}
+    assert len(journal.entries) == 1
+
+
 @pytest.mark.parametrize("other", ["folder", "link"])
 def test_undo_is_refused_where_a_file_became_something_else(
     journal: Journal, repository: Path, other: str

@@ -134,6 +134,11 @@ def test_a_territory_needs_a_folder(root: Path, folder: str) -> None:
         Territory(root / folder)
 
 
+def test_a_home_folder_that_nobody_has_is_no_folder(root: Path) -> None:
+    with pytest.raises(ToolError, match="'~no-such-user-here/x' is no folder"):
+        Territory(root, ["~no-such-user-here/x"])
+
+
 @pytest.mark.parametrize(
     "path",
     ["", "a\0b", "a\nb", "a\x1b[31m", "a\x7f", "a\x85", "a\u2028b", "\udcff", "x" * (LONGEST_PATH + 1)],

@@ -68,6 +68,8 @@ def mode_of(path: Path) -> int:
 def test_sessions_lie_in_the_data_folder_or_where_the_variable_says(tmp_path: Path) -> None:
     assert agents_root({}) == platformdirs.user_data_path("pace-local", appauthor=False) / "agents"
     assert agents_root({"PACE_AGENTS_DIR": str(tmp_path)}) == tmp_path
+    with pytest.raises(ConfigError, match="PACE_AGENTS_DIR is '~no-such-user-here/a'"):
+        agents_root({"PACE_AGENTS_DIR": "~no-such-user-here/a"})
     assert session_path("a", tmp_path) == tmp_path / "a"
 
 

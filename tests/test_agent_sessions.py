@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -150,6 +149,26 @@ def test_what_commands_changed_is_not_taken_back_and_that_is_said(model: Model, 
         resident = [name for name in files if runs.agent.conversation.residency(name)[0]]
         assert resident
         assert all("RATE = 19" not in runs.text_of(name) for name in resident)
+
+
+def test_undo_reaches_through_a_command_that_changed_the_agent_s_file(
+    model: Model, shop: Path, agents: Path
+) -> None:
+    """After a formatter it took nothing back and blamed the user, as it does after the user's own command."""
+    command = "sed -i s/19/21/ shop/cart.py"
+    lines = [PLAN, EDIT, call("shell", command=command), DONE]
+    with Runs(model, shop, lines, session="one", mode="auto") as runs:
+        runs.run(FIX)
+        assert "RATE = 21" in (shop / "shop/cart.py").read_text()
+    with Runs(model, shop, [PLAN, EDIT, DONE], session="one", resume=True) as runs:
+        assert runs.agent.undo().restored == ("shop/cart.py",)
+        assert (shop / "shop/cart.py").read_text() == SHOP["shop/cart.py"]
+        (warned,) = runs.of(Warned)
+        assert warned.message == f"what these commands changed is not taken back: {command}"
+        runs.run(FIX)
+        runs.agent.run_command(command)
+        with pytest.raises(StaleError, match=r"cart\.py.*nothing was undone"):
+            runs.agent.undo()
 
 
 def test_what_was_told_with_a_prompt_that_is_taken_back_is_told_again(model: Model, shop: Path) -> None:
@@ -515,7 +534,7 @@ def test_closing_from_another_thread(model: Model, shop: Path, agents: Path, at:
     long = "a line of text\n" * 800
     lines = {
         "reading": ["never said"],
-        "shell": [PLAN, call("shell", command="sleep 30")],
+        "shell": [PLAN, call("shell", command="sleep 600")],
         "writing": [PLAN, "I think. " * 100],
     }[at]
     kind = {"reading": "memory", "shell": "called", "writing": "wrote"}[at]
@@ -527,10 +546,8 @@ def test_closing_from_another_thread(model: Model, shop: Path, agents: Path, at:
     worker = threading.Thread(target=lambda: ends.append(runs.run(long if at == "reading" else FIX)))
     worker.start()
     assert reached.wait(60)
-    began = time.monotonic()
     runs.agent.close()
-    assert time.monotonic() - began < 8
-    worker.join(10)
+    worker.join(60)
     assert not worker.is_alive()
     assert [end.reason for end in ends] == ["cancelled"]
     assert set(threading.enumerate()) <= threads

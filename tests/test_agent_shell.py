@@ -5,8 +5,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -35,11 +36,15 @@ def shell(folder: Path, tmp_path: Path) -> Iterator[Shell]:
         yield opened
 
 
+def is_written(path: Path) -> bool:
+    return path.exists() and path.read_text().endswith("\n")
+
+
 def wait_for(path: Path) -> str:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        if path.exists() and (text := path.read_text()).endswith("\n"):
-            return text
+        if is_written(path):
+            return path.read_text()
         time.sleep(0.02)
     raise AssertionError(f"{path} did not come")
 
@@ -54,6 +59,12 @@ def is_gone(number: int) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+def reach_limit_when(is_due: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a time limit of :data:`PATIENCE` seconds be reached once something is so."""
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + (PATIENCE if is_due() else 0.0))
+    monkeypatch.setattr("pace_agent.shell.running.time", clock)
 
 
 def test_a_command_runs_in_the_folder(shell: Shell, folder: Path) -> None:
@@ -80,29 +91,40 @@ def test_a_signal_is_named(shell: Shell) -> None:
     assert "SIGSEGV" in result.summary
 
 
-def test_an_endless_command_ends_at_the_time_limit(shell: Shell) -> None:
-    result = shell.run("echo begun; while :; do sleep 0.05; done", time_limit=0.5)
+def test_an_endless_command_ends_at_the_time_limit(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces: list[bytes] = []
+    reach_limit_when(lambda: b"begun\n" in b"".join(pieces), monkeypatch)
+    result = shell.run(
+        "echo begun; while :; do sleep 0.05; done", time_limit=PATIENCE, on_output=pieces.append
+    )
     assert result.ending is Ending.TIME_LIMIT
     assert result.text == "begun\n"
-    assert 0.5 <= result.seconds < PATIENCE
+    assert result.seconds >= PATIENCE
     assert "time limit" in result.summary
 
 
-def test_what_ignores_to_be_ended_is_killed_with_all_that_it_started(shell: Shell, folder: Path) -> None:
+def test_what_ignores_to_be_ended_is_killed_with_all_that_it_started(
+    shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("one", "two", "three")
+    reach_limit_when(lambda: all(is_written(folder / name) for name in names), monkeypatch)
     stubborn = "trap '' TERM INT HUP; echo $$ > {}; while :; do sleep 0.05; done"
     command = f"""
         sh -c '{stubborn.format("one")}' &
         (sh -c '{stubborn.format("two")}' &)
         {stubborn.format("three")}
     """.replace("trap ''", 'trap ""')
-    result = shell.run(command, time_limit=1.5)
+    result = shell.run(command, time_limit=PATIENCE)
     assert result.ending is Ending.TIME_LIMIT
-    for name in ("one", "two", "three"):
+    for name in names:
         assert is_gone(int(wait_for(folder / name))), name
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds them by their environment")
-def test_what_left_the_group_and_the_session_is_killed_too(shell: Shell, folder: Path) -> None:
+def test_what_left_the_group_and_the_session_is_killed_too(
+    shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reach_limit_when(lambda: is_written(folder / "pid"), monkeypatch)
     (folder / "daemon.py").write_text(
         "import os, signal, time\n"
         "if os.fork(): os._exit(0)\n"
@@ -112,7 +134,7 @@ def test_what_left_the_group_and_the_session_is_killed_too(shell: Shell, folder:
         "open('pid', 'w').write(f'{os.getpid()}\\n')\n"
         "time.sleep(600)\n"
     )
-    result = shell.run(f"'{sys.executable}' daemon.py; sleep 600", time_limit=3)
+    result = shell.run(f"'{sys.executable}' daemon.py; sleep 600", time_limit=PATIENCE)
     assert result.ending is Ending.TIME_LIMIT
     assert is_gone(int(wait_for(folder / "pid")))
 
@@ -157,13 +179,17 @@ def test_a_background_process_does_not_hold_the_command_up(shell: Shell, folder:
 
 
 def test_a_background_process_can_go_on_writing(shell: Shell, folder: Path) -> None:
+    """What it wrote after its command's end was passed on, for as long as it wrote."""
+    pieces: list[bytes] = []
     result = shell.run(
         "(while [ ! -e go ]; do sleep 0.02; done; seq 1 30000 && echo written > late) & echo done",
         time_limit=PATIENCE,
+        on_output=pieces.append,
     )
     (folder / "go").touch()
     assert wait_for(folder / "late") == "written\n"
     assert result.text == "done\n"
+    assert b"".join(pieces) == b"done\n"
 
 
 def test_a_command_that_closes_its_output_runs_on(shell: Shell, folder: Path) -> None:

@@ -155,7 +155,7 @@ def test_a_file_that_others_can_change_trusts_nothing(store: TrustStore, folder:
 
 def test_only_folders_are_trusted(store: TrustStore, folder: Path) -> None:
     (folder / "file").write_text("x")
-    for path in (folder / "file", folder / "nothing"):
+    for path in (folder / "file", folder / "nothing", "~no-such-user-here"):
         with pytest.raises(FileError, match="is no folder"):
             store.trust(path)
 

@@ -17,11 +17,7 @@ from pace_tui import cli, launch, open_command
 from pace_tui.connecting import connect_to
 from pace_tui.launch import Launch, exit_code
 
-
-@pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "PACE_AGENTS_DIR"):
-        monkeypatch.setenv(name, str(tmp_path / "home" / name))
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 @pytest.fixture

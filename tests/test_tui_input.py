@@ -4,6 +4,7 @@ import asyncio
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from textual import events
@@ -347,6 +348,17 @@ def test_what_cannot_be_done_says_what_to_type(line: str, said: str) -> None:
         run_command(_Notes(), line)
 
 
+def test_a_file_in_the_home_folder_of_nobody_is_said() -> None:
+    """Regression: the whole screen ended with a traceback."""
+
+    async def steps(app: PaceApp, pilot: Pilot[int], connect: FakeConnect) -> None:
+        app.commands.run("/export ~no-such-user-here/notes.md")
+        await settle(app, pilot)
+        assert "'~no-such-user-here/notes.md'; name another" in " ".join("\n".join(shown(app)).split())
+
+    drive(steps)
+
+
 def test_a_shell_line_and_a_wrong_command() -> None:
     async def steps(app: PaceApp, pilot: Pilot[int], connect: FakeConnect) -> None:
         await write(pilot, "!git status")
@@ -388,6 +400,31 @@ def test_a_process_that_dies_is_replaced_once_with_its_session() -> None:
         connect.worker.say(died)
         await settle(app, pilot)
         assert len(connect.workers) == 2
+        assert "/resume tries again" in "\n".join(shown(app))
+
+    drive(steps, settings=settings)
+
+
+def test_a_process_that_dies_again_much_later_is_replaced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("pace_tui.session_life.time", SimpleNamespace(monotonic=lambda: now))
+    settings = [{"greeting": GREETING}, {"greeting": (started(resumed=True), {"type": "ready"})}]
+    died: Received = {"type": "died", "code": 1, "signal": None, "log": []}
+
+    async def steps(app: PaceApp, pilot: Pilot[int], connect: FakeConnect) -> None:
+        nonlocal now
+        connect.worker.say(died)
+        await until(pilot, lambda: len(connect.workers) == 2)
+        await settle(app, pilot)
+        now += 31
+        connect.worker.say(died)
+        await until(pilot, lambda: len(connect.workers) == 3)
+        await settle(app, pilot)
+        assert "/resume tries again" not in "\n".join(shown(app))
+        now += 29
+        connect.worker.say(died)
+        await settle(app, pilot)
+        assert len(connect.workers) == 3
         assert "/resume tries again" in "\n".join(shown(app))
 
     drive(steps, settings=settings)
@@ -459,3 +496,18 @@ def test_an_editor_of_the_users_own(tmp_path: Path) -> None:
     text, problem = edited("text", str(tmp_path / "none"))
     assert text == "text"
     assert "$EDITOR" in problem
+
+
+def test_a_file_for_the_editor_that_is_gone_leaves_the_prompt_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: the whole screen ended with a traceback, and the draft was lost."""
+    script = tmp_path / "editor.py"
+    script.write_text("import os, sys\nos.rename(sys.argv[1], sys.argv[1] + '.away')\n")
+    text, problem = edited("text", f"{sys.executable} {script}")
+    assert text == "text"
+    assert "No such file or directory; the prompt is as it was" in problem
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))  # there is none at all
+    text, problem = edited("text", f"{sys.executable} -c pass")
+    assert text == "text"
+    assert "the prompt is as it was" in problem

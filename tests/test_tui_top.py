@@ -21,8 +21,6 @@ from test_agent_end_to_end import Pace, wait_for
 from textual.pilot import Pilot
 from tui_pilot import until
 
-import pace_agent
-import pace_tui
 from pace_agent.events import Turned
 from pace_agent.memory_view import memory_view
 from pace_agent.sessions.following import SessionFollower
@@ -35,15 +33,7 @@ from pace_tui.widgets.memory_panel import MemoryPanel
 
 READS = [call("read", path=path) for path in ("shop/cart.py", "tests/test_cart.py", "README.md")]
 
-
-@pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither settings nor sessions of whoever runs the tests; children find the packages."""
-    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "PACE_AGENTS_DIR"):
-        monkeypatch.setenv(name, str(tmp_path / "home" / name))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    homes = [str(Path(each.__file__).parent.parent) for each in (pace_agent, pace_tui)]
-    monkeypatch.setenv("PYTHONPATH", ":".join(homes))
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +126,7 @@ def test_a_session_without_a_view_says_so(tmp_path: Path, capsys: pytest.Capture
         (("nothing",), "there is no session nothing in"),
         (("../up",), "is no name of a session"),
         (("--repo", "missing"), "the repository 'missing' is not there"),
+        (("--repo", "~no-such-user-here"), "the repository '~no-such-user-here' is not there"),
     ],
 )
 def test_what_cannot_be_shown_is_said_in_a_line(

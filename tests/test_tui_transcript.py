@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.style import Style
+from textual import events
 from textual.geometry import Region
 from textual.pilot import Pilot
 from tui_pilot import CALLED, DIFF, RETURNED, answered, drive, settle, shown, until, write, wrote
@@ -199,11 +200,11 @@ def notes(app: PaceApp, count: int, lines: int = 1) -> None:
 
 
 def test_only_what_is_near_the_view_is_laid_out() -> None:
-    laid_out = set()
+    laid_out = []
 
     class Counted(NoteEntry):
         def lay_out(self, pen: Pen):  # type: ignore[no-untyped-def]
-            laid_out.add(self)
+            laid_out.append(self)
             return super().lay_out(pen)
 
     async def steps(app: PaceApp, pilot: Pilot[int], connect: FakeConnect) -> None:
@@ -215,6 +216,14 @@ def test_only_what_is_near_the_view_is_laid_out() -> None:
         app.main.transcript.scroll_to(y=1000, animate=False)
         await settle(app, pilot)
         assert len(laid_out) < 400
+        laid_out.clear()
+        app.post_message(events.AppBlur())  # the user goes to another window
+        await until(pilot, lambda: not app.app_focus)
+        await settle(app, pilot)
+        app.post_message(events.AppFocus())
+        await until(pilot, lambda: app.app_focus)
+        await settle(app, pilot)
+        assert len(laid_out) < 200
 
     drive(steps)
 

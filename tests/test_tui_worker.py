@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -15,7 +13,6 @@ from session_pair import TALKER
 from textual.pilot import Pilot
 from tui_pilot import settle, shown, until, write
 
-from pace_agent.settings.config import KEYS
 from pace_local.testing import tiny_model
 from pace_tui.app import PaceApp
 from pace_tui.connecting import connect_to
@@ -23,15 +20,7 @@ from pace_tui.repository import sources_of
 
 PATIENCE = 60.0
 
-
-@pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither settings nor sessions of whoever runs the tests; children find the packages."""
-    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "PACE_AGENTS_DIR"):
-        monkeypatch.setenv(name, str(tmp_path / "home" / name))
-    for key in KEYS:
-        monkeypatch.delenv(f"PACE_{key.upper()}", raising=False)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(each for each in sys.path if each))
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def test_what_was_said_before_is_there_again(tmp_path: Path, tiny_models: Path) -> None:

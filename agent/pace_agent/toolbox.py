@@ -11,6 +11,8 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pace_agent.errors import RefusedError, StaleError, ToolError
@@ -29,6 +31,7 @@ from pace_agent.outbox import Outbox
 from pace_agent.outcomes import Failure, Finish, Held, Lines, Outcome, Proposal, Replan
 from pace_agent.safety.permissions import Action, Decision, Permissions, Request, Scope, Verdict
 from pace_agent.sessions.journal import Journal
+from pace_agent.sessions.journal_entries import State
 from pace_agent.shell.judge import judge
 from pace_agent.tool_type import Tool
 from pace_agent.watching.changes import diff_of
@@ -96,7 +99,6 @@ class Toolbox:
         """Told when a command ran, in seconds since 1970."""
         self._outbox = outbox
         self._approve = approve
-        bench.on_output = self._tell_output
 
     def announce(self, name: str, arguments: Mapping[str, Any]) -> None:
         """Tell of a call that :meth:`call` makes next, so that it is seen while the tool works."""
@@ -195,6 +197,9 @@ class Toolbox:
         self._arguments = _text_of(given)
         if not is_permitted:
             self._permit(number, _request(tool, given))
+        self.bench.on_output = partial(self._tell_output, number)
+        # The user's own commands change files as the user does: an undo leaves that work alone.
+        before = self.journal.before_command() if tool.need == "run" and not is_permitted else {}
         began = time.time()
         try:
             outcome = tool.function(**given)
@@ -204,7 +209,7 @@ class Toolbox:
             raise ToolError(f"{name} failed with {type(error).__name__}: {error}") from error
         finally:
             if tool.need == "run":
-                self._note_ran(tool, given, began)
+                self._note_ran(tool, given, began, before)
         return self._done(outcome, tool)
 
     def _done(self, outcome: object, tool: Tool) -> Result:
@@ -222,12 +227,19 @@ class Toolbox:
         text = outcome if isinstance(outcome, str) else str(outcome)
         return Result(True, self.bench.fit(text) or "(nothing)", text)
 
-    def _note_ran(self, tool: Tool, arguments: Mapping[str, Any], began: float) -> None:
+    def _note_ran(
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        began: float,
+        before: Mapping[Path, State | None],
+    ) -> None:
         self.on_ran(began, time.time())
         command = _request(tool, arguments).command
         known = self.permissions
         if command is None or not judge(command, known.territory, is_trusted=known.is_trusted).is_read_only:
             self.commands.setdefault(self.prompt, []).append(command or tool.name)
+            self.journal.after_command(before)
 
     def _stale(self, problem: str, arguments: Mapping[str, Any]) -> Result:
         """A change that was refused because the file is not as the model knows it, with the file as it is."""
@@ -297,9 +309,9 @@ class Toolbox:
             return f"{request.tool} {self._arguments}".strip()
         return self.permissions.territory.find(request.path).shown
 
-    def _tell_output(self, text: str) -> None:
+    def _tell_output(self, number: int, text: str) -> None:
         if text:
-            self._outbox.say(Output(self.calls, text))
+            self._outbox.say(Output(number, text))
 
 
 def _request(tool: Tool, arguments: Mapping[str, Any]) -> Request:

@@ -36,7 +36,7 @@ class Workbench:
     command_seconds: float = 120.0
     cancelled: threading.Event = field(default_factory=threading.Event)
     on_output: Callable[[str], None] = lambda text: None
-    """Takes what a running command prints."""
+    """Takes what a running command prints; another for each call."""
 
     @property
     def result_characters(self) -> int:

@@ -30,22 +30,29 @@ async def edit_text(text: str, editor: str = "") -> tuple[str, str]:
         The new text, and what went wrong; if something did, the text is as it was.
     """
     command = editor or os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    with tempfile.TemporaryDirectory(prefix="pace-") as folder:
-        file = Path(folder, "prompt.md")
-        file.write_text(text, encoding="utf-8")
+    try:
+        with tempfile.TemporaryDirectory(prefix="pace-", ignore_cleanup_errors=True) as folder:
+            return await _edit(Path(folder, "prompt.md"), text, command)
+    except OSError as error:
+        reason = error.strerror or error
+        return text, f"the file for the editor {command!r} cannot be used: {reason}; the prompt is as it was"
+
+
+async def _edit(file: Path, text: str, command: str) -> tuple[str, str]:
+    file.write_text(text, encoding="utf-8")
+    try:
+        process = subprocess.Popen([*shlex.split(command), str(file)])
+    except (OSError, ValueError) as error:
+        return text, f"the editor {command!r} cannot be started: {error}; set $EDITOR"
+    with _interrupts_left_to_others():
         try:
-            process = subprocess.Popen([*shlex.split(command), str(file)])
-        except (OSError, ValueError) as error:
-            return text, f"the editor {command!r} cannot be started: {error}; set $EDITOR"
-        with _interrupts_left_to_others():
-            try:
-                while (code := process.poll()) is None:
-                    await asyncio.sleep(_LOOK_PAUSE)
-            finally:
-                _end(process)
-        if code:
-            return text, f"the editor {command!r} ended with exit code {code}; the prompt is as it was"
-        return file.read_text(encoding="utf-8", errors="replace").rstrip("\n"), ""
+            while (code := process.poll()) is None:
+                await asyncio.sleep(_LOOK_PAUSE)
+        finally:
+            _end(process)
+    if code:
+        return text, f"the editor {command!r} ended with exit code {code}; the prompt is as it was"
+    return file.read_text(encoding="utf-8", errors="replace").rstrip("\n"), ""
 
 
 @contextmanager

@@ -124,7 +124,10 @@ class ScreenCommands:
     # Files and colours
 
     def _export(self, argument: str) -> None:
-        path = Path(argument or f"{self._app.state.session or 'session'}.md").expanduser()
+        try:
+            path = Path(argument or f"{self._app.state.session or 'session'}.md").expanduser()
+        except RuntimeError:  # ~name of a user that there is not
+            raise UsageError(f"no home folder is known for {argument!r}; name another file") from None
         text = self._app.main.transcript.as_markdown()
         in_thread(self._app, partial(_write_new, path, text), self._app.main.scribe.note, self._app.warn)
 

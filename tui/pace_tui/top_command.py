@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _repository(option: str | None) -> Path:
-    folder = Path(option or ".").expanduser()
+    folder = Path(os.path.expanduser(option or "."))
     if option is not None and not folder.is_dir():
         raise FileError(f"the repository {option!r} is not there; give a folder with --repo")
     return Path(os.path.realpath(folder))

@@ -11,7 +11,6 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from pace_agent.commands.past_prompts import PastPrompt, past_prompts
@@ -61,7 +60,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def list_all(arguments: argparse.Namespace) -> int:
     """Print a table, or JSON, of sessions."""
-    repository = os.path.realpath(Path(arguments.repo or ".").expanduser())
+    repository = os.path.realpath(os.path.expanduser(arguments.repo or "."))
     found = list_sessions(None if arguments.all else repository)
     if arguments.json:
         print(json.dumps([_row(each) for each in found], indent=1))

@@ -73,7 +73,7 @@ def repository_of(arguments: argparse.Namespace) -> Path:
     Raises:
         FileError: if it is none.
     """
-    folder = Path(arguments.repo).expanduser()
+    folder = Path(os.path.expanduser(arguments.repo))
     if not folder.is_dir():
         what = "a file, not a folder" if folder.exists() else "not there"
         raise FileError(f"the repository {arguments.repo!r} is {what}; give a folder with --repo")
@@ -101,7 +101,7 @@ def load(
         StorageError: if the trust cannot be written down.
     """
     for folder in arguments.add_dir:
-        if not Path(folder).expanduser().is_dir():
+        if not os.path.isdir(os.path.expanduser(folder)):
             raise FileError(f"--add-dir {folder!r} is no folder; give one that is there")
     trusted = TrustStore()
     if arguments.trust:
@@ -202,7 +202,7 @@ def open_agent(
             repository,
             config=loaded.config,
             approve=screen.approve,
-            extra_folders=[Path(folder).expanduser() for folder in arguments.add_dir],
+            extra_folders=[os.path.expanduser(folder) for folder in arguments.add_dir],
             session=session,
             resume=arguments.is_continued or arguments.resume is not None,
             listener=listen,

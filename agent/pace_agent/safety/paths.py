@@ -305,7 +305,7 @@ def _check_text(path: str) -> None:
 
 
 def _root(folder: str | os.PathLike[str]) -> Path:
-    path = Path(os.path.realpath(Path(folder).expanduser()))
+    path = Path(os.path.realpath(os.path.expanduser(folder)))
     if not path.is_dir():
         raise ToolError(f"{os.fspath(folder)!r} is no folder; give one that is there")
     if path.parent == path:

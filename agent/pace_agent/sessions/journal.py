@@ -10,6 +10,9 @@
 The content before is on the device first, then the line, then the change itself is made. Killed in between,
 the line tells of a change that was not made: what the file holds shows that, and an undo then has nothing to
 do there.
+
+What a command makes of a file that the agent has changed is known only when it is made: its line comes after.
+Killed in between, an undo refuses the file, as one that somebody else has changed.
 """
 
 from __future__ import annotations
@@ -166,9 +169,42 @@ class Journal:
         folders = sorted({folder for path in after if after[path] is not None for folder in _missing(path)})
         changes = tuple(Change(path, self._keep(path), new) for path, new in after.items())
         entry = Entry(turn, changes, tuple(folders))
-        self._add(entry.line())
-        self._entries.append(entry)
+        self._append(entry)
         return entry
+
+    def before_command(self) -> dict[Path, State | None]:
+        """What changed files hold, for :meth:`after_command`; without those that somebody else changed since.
+
+        These files alone are read, however large the repository is.
+        """
+        found: dict[Path, State | None] = {}
+        for path, entry in self._last().items():
+            with contextlib.suppress(ToolError):  # something else has taken its place
+                now = _look(path)
+                if is_ours(path, now, [entry]):
+                    found[path] = now
+        return found
+
+    def after_command(self, before: Mapping[Path, State | None]) -> None:
+        """Journal what a command of the agent's has made of changed files, so that an undo goes through it.
+
+        It goes with the change before it, in that one's turn: taking back a later turn leaves it, taking back
+        that turn takes it back too, to a content that is kept already. So none is kept here.
+
+        If the user saved one of these files while the command ran, that cannot be told from the command's
+        work, and counts as it, as for the watcher; what an undo takes back is kept among the contents. A
+        change that cannot be journalled is left out, and an undo will refuse the file.
+
+        Args:
+            before: of :meth:`before_command`.
+        """
+        last = self._last()
+        for path, state in before.items():
+            with contextlib.suppress(ToolError, StorageError):
+                now = _look(path)
+                if not _is_same(state, now):
+                    change = Change(path, state, None if now is None else now.hash)
+                    self._append(Entry(last[path].turn, (change,), ()))
 
     def undo(self, to: int) -> Undone:
         """Give all files that were changed in turn ``to`` or later the content from before that turn.
@@ -238,15 +274,16 @@ class Journal:
 
     def _keep(self, path: Path) -> State | None:
         """What a file holds now, its content kept."""
-        try:
-            status = os.lstat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise ToolError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
-        if not stat.S_ISREG(status.st_mode):
-            raise ToolError(f"{str(path)!r} is no regular file; only those can be changed")
-        return State(self._blobs.keep(_read(path)), stat.S_IMODE(status.st_mode))
+        mode = _mode(path)
+        return None if mode is None else State(self._blobs.keep(_read(path)), mode)
+
+    def _last(self) -> dict[Path, Entry]:
+        """The last entry of each changed file."""
+        return {change.path: entry for entry in self._entries for change in entry.changes}
+
+    def _append(self, entry: Entry) -> None:
+        self._add(entry.line())
+        self._entries.append(entry)
 
     def _add(self, line: Mapping[str, Any]) -> None:
         if self._is_closed:
@@ -275,6 +312,26 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ToolError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
+
+
+def _mode(path: Path) -> int | None:
+    """Permissions of a file; None: there is none."""
+    try:
+        status = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ToolError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise ToolError(f"{str(path)!r} is no regular file; only those can be changed")
+    return stat.S_IMODE(status.st_mode)
+
+
+def _look(path: Path) -> State | None:
+    """What a file holds now."""
+    mode = _mode(path)
+    digest = None if mode is None else hash_on_disk(path)
+    return None if mode is None or digest is None else State(digest, mode)
 
 
 def _existing(path: str | os.PathLike[str]) -> Path:

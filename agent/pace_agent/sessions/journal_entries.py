@@ -20,7 +20,7 @@ class State:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of one file, as journalled before it was made."""
+    """A change of one file, as journalled before it was made, or after it if a command made it."""
 
     path: Path
     before: State | None
@@ -33,6 +33,7 @@ class Entry:
     """Changes that were made together in a turn."""
 
     turn: int
+    """In which they were made; of a command's change, that of the agent's change before it."""
     changes: tuple[Change, ...]
     folders: tuple[Path, ...]
     """Folders that were not there, outermost first."""

@@ -88,7 +88,7 @@ class SessionFolder:
             SessionInUseError: if another process is beginning one of this name.
             StorageError: if it cannot be made.
         """
-        head = Head(os.path.realpath(Path(repository).expanduser()), clock())
+        head = Head(os.path.realpath(os.path.expanduser(repository)), clock())
         path = new_folder(agents_root() if root is None else root, name, head)
 
         def begin() -> None:
@@ -300,7 +300,7 @@ def list_sessions(
         raise failure("read", root, error) from error
     found = [_summary(folder) for folder in folders]
     if repository is not None:
-        resolved = os.path.realpath(Path(repository).expanduser())
+        resolved = os.path.realpath(os.path.expanduser(repository))
         found = [each for each in found if each.repository == resolved]
     return sorted(found, key=lambda each: (each.last_used, each.started, each.name), reverse=True)
 

@@ -67,10 +67,19 @@ class Head:
 
 
 def agents_root(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where agents' sessions lie: ``PACE_AGENTS_DIR``, or ``agents`` in this package's data folder."""
+    """Where agents' sessions lie: ``PACE_AGENTS_DIR``, or ``agents`` in this package's data folder.
+
+    Raises:
+        ConfigError: if the variable begins with the home folder of a user that there is not.
+    """
     chosen = environ.get(AGENTS_DIR_VARIABLE, "")
     if chosen:
-        return Path(chosen).expanduser().absolute()
+        try:
+            return Path(chosen).expanduser().absolute()
+        except RuntimeError:
+            raise ConfigError(
+                f"{AGENTS_DIR_VARIABLE} is {chosen!r}, and no such home folder is known; give another folder"
+            ) from None
     return platformdirs.user_data_path("pace-local", appauthor=False) / "agents"
 
 

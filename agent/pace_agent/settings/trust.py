@@ -73,7 +73,7 @@ class TrustStore:
 
     def standing(self, folder: str | os.PathLike[str]) -> Standing:
         """How a folder stands; one that is not there is unknown."""
-        resolved = Path(os.path.realpath(Path(folder).expanduser()))
+        resolved = Path(os.path.realpath(os.path.expanduser(folder)))
         known = self._read().get(resolved)
         if known is None:
             return Standing.UNKNOWN
@@ -90,7 +90,7 @@ class TrustStore:
             FileError: if it is none.
             StorageError: if that cannot be written down.
         """
-        resolved = Path(os.path.realpath(Path(folder).expanduser()))
+        resolved = Path(os.path.realpath(os.path.expanduser(folder)))
         if not resolved.is_dir():
             raise FileError(f"{os.fspath(folder)!r} is no folder; give the one to trust")
         entry = TrustedFolder(resolved, identity_of(resolved), self._clock())
@@ -104,7 +104,7 @@ class TrustStore:
         Raises:
             StorageError: if that cannot be written down.
         """
-        resolved = Path(os.path.realpath(Path(folder).expanduser()))
+        resolved = Path(os.path.realpath(os.path.expanduser(folder)))
         with changing(self.path):
             known = self._read()
             if known.pop(resolved, None) is None:

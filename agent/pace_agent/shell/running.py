@@ -163,7 +163,8 @@ class Shell:
             command: as for the shell.
             time_limit: seconds, after which it is ended.
             cancel: ends it when set, from any thread.
-            on_output: is given each piece of output, raw, in another thread; what it raises is dropped.
+            on_output: is given each piece of output, raw, in another thread, until this returns; what it
+                raises is dropped.
 
         Raises:
             ConfigError: if the time limit is out of range.
@@ -180,8 +181,9 @@ class Shell:
         output = Output(self.output_folder / f"output-{name}.txt", shown=self._shown, most=self._kept)
         started = time.monotonic()
         process = self._start(command, mark)
+        is_over = threading.Event()
         reader = threading.Thread(
-            target=_drain, args=(process, output, on_output), name="shell output", daemon=True
+            target=_drain, args=(process, output, on_output, is_over), name="shell output", daemon=True
         )
         reader.start()
         try:
@@ -190,6 +192,7 @@ class Shell:
                 end_family(process, mark, _CANCEL_GRACE if ending is Ending.CANCELLED else _GRACE)
         except BaseException:  # Ctrl-C in the thread that waits
             end_family(process, mark, _CANCEL_GRACE)
+            is_over.set()
             output.close()
             raise
         reader.join(_LINGER)
@@ -199,6 +202,7 @@ class Shell:
         if left:
             with self._lock:
                 self._left.append((process, mark))
+        is_over.set()
         text = output.text()
         output.close()
         code = process.returncode
@@ -290,7 +294,10 @@ def _watch(
 
 
 def _drain(
-    process: subprocess.Popen[bytes], output: Output, on_output: Callable[[bytes], None] | None
+    process: subprocess.Popen[bytes],
+    output: Output,
+    on_output: Callable[[bytes], None] | None,
+    is_over: threading.Event,
 ) -> None:
     """Read a command's output to its end, which may come long after the command's."""
     assert process.stdout is not None
@@ -305,7 +312,7 @@ def _drain(
             if not data:
                 return
             output.add(data)
-            if on_output is not None:
+            if on_output is not None and not is_over.is_set():
                 with suppress(Exception):
                     on_output(data)
 

@@ -27,11 +27,12 @@ def make(bench: Workbench) -> Tool:
 def run_command(bench: Workbench, command: str) -> str | Failure:
     """Run a command, and say how it ended and what it printed, cut in the middle to what fits."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    tell = bench.on_output  # of this call: a piece may come when the next one has begun
     ended = bench.shell.run(
         command,
         time_limit=bench.command_seconds,
         cancel=bench.cancelled,
-        on_output=lambda piece: bench.on_output(decoder.decode(piece)),
+        on_output=lambda piece: tell(decoder.decode(piece)),
     )
     printed = bench.fit(ended.text, max(16, bench.result_tokens - 48)).strip()
     where = f"\nAll of the output: {ended.output_file}" if ended.output_file is not None else ""
