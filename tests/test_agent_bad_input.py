@@ -197,6 +197,52 @@ def test_files_that_are_no_texts_or_too_large(model: Model, shop: Path) -> None:
     assert {path: path.read_bytes() for path in shop.glob("*.[a-z]*") if path.is_file()} == before
 
 
+def test_what_was_not_shown_is_not_written_over(model: Model, shop: Path) -> None:
+    """Lines that the model had never seen were gone when it wrote a file whole."""
+    lines = [f"VALUE_{number} = {number}\n" for number in range(1, 401)]
+    (shop / "big.py").write_text("".join(lines))
+    edit = {"search": "VALUE_1 = 1\n", "replacement": "VALUE_1 = 0\n"}
+    with Open(model, shop) as runs:
+        read, written, edited, still = results(
+            runs,
+            call("read", path="big.py"),
+            call("write", path="big.py", content="VALUE_1 = 0\n" + "".join(lines[1:9])),
+            call("edit", path="big.py", **edit),
+            call("write", path="big.py", content="VALUE_1 = 2\n"),
+        )
+        assert [one.ok for one in (read, written, edited, still)] == [True, False, True, False]
+        goes_on = read.result.partition("(it goes on at line ")[2].rstrip(")")
+        assert f"have not seen {401 - int(goes_on)} of them, from line {goes_on} on" in written.result
+        assert "use edit" in written.result
+        assert (shop / "big.py").read_text() == "VALUE_1 = 0\n" + "".join(lines[1:])
+        # What the model wrote itself it knows.
+        own = results(
+            runs,
+            call("write", path="own.py", content="".join(lines[:5])),
+            call("edit", path="own.py", **edit),
+            call("write", path="own.py", content="VALUE_1 = 2\n"),
+        )
+        assert [one.ok for one in own] == [True] * 3
+
+
+def test_what_the_user_wrote_meanwhile_is_not_written_over(model: Model, shop: Path) -> None:
+    """Reading a part of the file was enough to write all of it anew."""
+    readme = shop / "README.md"
+
+    def read_after_change(_: object) -> str:
+        readme.write_text("# Shop\n\nCarts without tax.\n")
+        return call("read", path="README.md", first=1, last=1)
+
+    write = call("write", path="README.md", content="# Shop\n\nCarts.\n")
+    read = call("read", path="README.md")
+    lines = [plan("shorten the readme"), read, read_after_change, write, read, write, DONE]
+    with Runs(model, shop, lines) as runs:
+        assert runs.run("Shorten README.md").reason == "done"
+        assert [event.ok for event in runs.of(Returned)] == [True, True, False, True, True, True]
+        assert "have not seen 1 of them, from line 3 on" in runs.of(Returned)[2].result
+    assert readme.read_text() == "# Shop\n\nCarts.\n"
+
+
 def test_what_may_not_be_written(model: Model, shop: Path) -> None:
     readme, folder = shop / "README.md", shop / "locked"
     folder.mkdir()

@@ -9,7 +9,17 @@ import pytest
 from agent_runs import SHOP, Runs, make_repository
 from session_pair import TALKER
 
-from pace_agent.events import Called, Changed, Planned, Returned, StepStarted, Turned, Warned
+from pace_agent.events import (
+    Answer,
+    Asked,
+    Called,
+    Changed,
+    Planned,
+    Returned,
+    StepStarted,
+    Turned,
+    Warned,
+)
 from pace_local import Model
 from pace_local.testing import TinySpec
 
@@ -145,6 +155,73 @@ def test_without_leave_to_write_the_run_ends(model: Model, shop: Path) -> None:
         end = runs.run("Fix the function total in shop/cart.py: it leaves out the first price")
     assert end.reason == "refused"
     assert "prices[1:]" in (shop / "shop/cart.py").read_text()
+
+
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_the_next_attempt_is_what_the_user_wants_instead(model: Model, shop: Path, is_repeated: bool) -> None:
+    """A no with words ended the run, and the words were thrown away."""
+    answers = iter([Answer("no", "use sum()"), Answer("once")])
+    lines = [WRONG, *[WRONG] * is_repeated, RIGHT]
+    settings = {"mode": "ask", "check": "true", "approve": lambda asked: next(answers)}
+    with guided(model, shop, *lines, **settings) as runs:
+        end = runs.run("Fix the function total in shop/cart.py: it leaves out the first price")
+        assert (end.reason, end.changed, end.turns) == ("done", ("shop/cart.py",), len(lines))
+        assert all("not right yet:\nuse sum()" in text for text in asked(runs)[2:])
+    assert len(runs.of(Asked)) == 2
+
+
+@pytest.mark.parametrize(("words", "turns"), [("", 1), ("use sum()", 2)])
+def test_a_no_ends_the_run_at_once_or_after_all_attempts(
+    model: Model, shop: Path, words: str, turns: int
+) -> None:
+    settings = {"mode": "ask", "tries": 2, "approve": lambda asked: Answer("no", words)}
+    with guided(model, shop, WRONG, RIGHT, **settings) as runs:
+        end = runs.run("Fix the function total in shop/cart.py: it leaves out the first price")
+    assert (end.reason, end.changed, end.turns) == ("refused", (), turns)
+    assert words in end.result
+
+
+@pytest.mark.parametrize(
+    ("check", "why"),
+    [
+        (None, "there are no tests"),
+        ("no-such-command", "exit code 127"),
+        ("echo 'python3: No module named pytest'; false", "no pytest"),
+    ],
+)
+def test_a_check_that_does_not_run_finds_no_fault(
+    model: Model, shop: Path, check: str | None, why: str
+) -> None:
+    """The model was told that its answer was not right yet, and the run failed."""
+    (shop / "tests/test_cart.py").unlink()
+    with guided(model, shop, RIGHT, **({} if check is None else {"check": check})) as runs:
+        end = runs.run("Fix the function total in shop/cart.py: it leaves out the first price")
+        assert (end.reason, end.changed, end.turns) == ("done", ("shop/cart.py",), 1)
+        (warned,) = runs.of(Warned)
+    assert "did not run" in warned.message
+    assert why in warned.message
+
+
+def test_a_no_to_the_check_is_no_fault_and_no_success(model: Model, shop: Path) -> None:
+    cart = shop / "shop/cart.py"
+    cart.write_text(cart.read_text().replace("(100 + RATE) / 100", "(100 - RATE) / 100"))
+    (shop / "tests/test_cart.py").write_text(
+        "from shop.cart import total, with_tax\n\n\n"
+        "def test_total():\n    assert total([1, 2, 3]) == 6\n\n\n"
+        "def test_with_tax():\n    assert with_tax([0, 100]) == 119\n"
+    )
+    taxed = "```python\ndef with_tax(prices):\n    return total(prices) * (100 + RATE) / 100\n```"
+    runs_it = iter([Answer("once"), Answer("no")])
+
+    def approve(asked: Asked) -> Answer:
+        return next(runs_it) if asked.tool == "shell" else Answer("once")
+
+    with guided(model, shop, RIGHT, taxed, mode="ask", approve=approve) as runs:
+        end = runs.run("Make the failing tests pass")
+        assert (end.reason, end.turns) == ("done", 2), end.result
+        assert [event.tool for event in runs.of(Called)] == ["shell", "shell"]
+        assert [event.message.partition(": ")[2] for event in runs.of(Warned)] == ["the user said no"]
+        assert not any("not right yet" in text for text in asked(runs))
 
 
 def test_the_limit_of_turns_counts_attempts(model: Model, shop: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from agent_runs import DONE, EDIT, FIX, PLAN, QUESTION, SHOP, Runs, call, make_repository, plan
@@ -19,6 +20,7 @@ from pace_agent.events import (
     Ended,
     Missed,
     Noted,
+    Output,
     Planned,
     Prompted,
     Returned,
@@ -30,6 +32,7 @@ from pace_agent.events import (
     Warned,
     Wrote,
 )
+from pace_agent.shell.running import Shell, ShellResult
 from pace_agent.tool_type import tool
 from pace_local import Model
 from pace_local.errors import ConfigError
@@ -199,6 +202,30 @@ def test_an_answer_that_is_cut_off_is_a_format_error(model: Model, shop: Path) -
     assert "cut off" in end.result
 
 
+def test_a_call_that_is_cut_off_is_told_how_to_go_on(model: Model, shop: Path) -> None:
+    """It was said to be no JSON, and to be written again, at the same length."""
+    long = call("write", path="notes.md", content="notes\n" * 200)
+    with Runs(model, shop, [PLAN, long, long, long], max_tokens=400) as runs:
+        end = runs.run(FIX)
+        asked = [runs.text_of(part.name) for part in runs.agent.session.segments if part.kind == "user"]
+    assert (end.reason, runs.of(Called)) == ("format_errors", [])
+    assert "cut off" in end.result
+    assert [("limit of tokens" in text, "with edit" in text) for text in asked[-2:]] == [(True, True)] * 2
+    assert not any("could not be read" in text for text in asked)
+
+
+@pytest.mark.parametrize("last", ["cut off", "broken"])
+def test_calls_before_one_that_cannot_be_read_are_made(model: Model, shop: Path, last: str) -> None:
+    """They were left out, and nobody was told: the run ended as done without the edit."""
+    long = call("write", path="notes.md", content="notes\n" * 200)
+    unread = {"cut off": long, "broken": '```tool\n{"name": "read", "arguments": {\n```\n' + DONE}[last]
+    with Runs(model, shop, [PLAN, f"{EDIT}\n{unread}", DONE], max_tokens=400) as runs:
+        end = runs.run(FIX)
+    assert (end.reason, end.changed, end.turns) == ("done", ("shop/cart.py",), 3)
+    assert [event.tool for event in runs.of(Called)] == ["edit", "done"]
+    assert len(runs.of(Warned)) == 1
+
+
 def test_a_tool_that_fails_is_told_with_what_to_do(model: Model, shop: Path) -> None:
     wrong = call("edit", path="shop/cart.py", search="for price in all_prices:", replacement="x")
     with Runs(model, shop, [PLAN, wrong, EDIT, DONE]) as runs:
@@ -213,6 +240,23 @@ def test_text_without_a_call_is_not_taken_for_work(model: Model, shop: Path) -> 
     with Runs(model, shop, [PLAN, "I have corrected it.", EDIT, DONE]) as runs:
         end = runs.run(FIX)
     assert (end.reason, end.changed) == ("done", ("shop/cart.py",))
+
+
+def test_a_call_that_is_an_object_alone_is_made(model: Model, shop: Path) -> None:
+    """It was taken for prose, and the run ended as done with nothing changed."""
+    alone = EDIT.removeprefix("```tool\n").removesuffix("\n```")
+    with Runs(model, shop, [PLAN, alone, f"<tools>\n{alone}\n</tools>", DONE]) as runs:
+        end = runs.run(FIX)
+    assert (end.reason, end.changed) == ("done", ("shop/cart.py",))
+    assert [event.tool for event in runs.of(Called)] == ["edit", "edit", "done"]
+
+
+def test_a_task_of_which_nothing_was_done_is_not_done(model: Model, shop: Path) -> None:
+    with Runs(model, shop, [PLAN, "I will correct it.", "It is corrected."]) as runs:
+        end = runs.run(FIX)
+        assert [event.state for event in runs.of(StepEnded)] == ["failed"]
+    assert (end.reason, end.result, end.changed) == ("question", "It is corrected.", ())
+    assert "called no tool" in runs.of(Warned)[0].message
 
 
 # Permissions
@@ -447,6 +491,25 @@ def test_the_user_s_own_command_runs_unasked_and_the_model_is_told(model: Model,
     assert "The user ran `echo seen by all; rm README.md`" in notes[0]
     assert "seen by all" in notes[0].partition("\n")[2]
     assert "exit code 3" in notes[1]
+
+
+def test_what_a_command_prints_late_is_told_as_its_own(
+    model: Model, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was shown as the output of whichever call was the last one by then."""
+    takers: list[Callable[[bytes], None]] = []
+    run = Shell.run
+
+    def print_late(shell: Shell, command: str, **options: Any) -> ShellResult:
+        takers.append(options["on_output"])
+        takers[0](command.encode())
+        return run(shell, ":", **options)
+
+    monkeypatch.setattr(Shell, "run", print_late)
+    with Runs(model, shop, []) as runs:
+        runs.agent.run_command("one")
+        runs.agent.run_command("two")
+        assert [(event.id, event.written) for event in runs.of(Output)] == [(1, "one"), (1, "two")]
 
 
 def test_an_empty_command_is_refused(model: Model, shop: Path) -> None:

@@ -57,7 +57,8 @@ class Agent:
     Args:
         model: must stay open while the agent lives.
         repository: the folder to work in.
-        config: settings; None: the defaults.
+        config: settings; None: the defaults. Its ``model`` is not used. Config files and ``PACE_…`` variables
+            are read by :func:`~pace_agent.settings.config_file.load_config`, not here.
         approve: asks the user for permissions; None: nobody is there, and what would be asked ends the run.
         tools: further ones; see :func:`pace_agent.tool_type.tool`.
         extra_folders: further folders that it may work in.

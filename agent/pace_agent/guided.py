@@ -38,6 +38,10 @@ from pace_agent.workbench import Workbench
 from pace_local.excerpts.layout import split_lines
 from pace_local.files import SourceText
 
+_SAID_NO = "the user said no: "
+_REFUSED_BEFORE = "the user refused this before"
+"""How refusals begin: with what the user wants instead, and of a change that they refused already."""
+
 _FILLS = 0.8
 """Share of an answer that was cut off that a file takes at least to be too long for one."""
 
@@ -147,6 +151,7 @@ class Guided:
     def _place(self, target: Target, step: TaskStep, task: str, limits: Limits) -> Working:
         """Have one place written anew; returns what was done."""
         problem, explains, is_too_long = "", rename_in(task) is None, False
+        instead = ""
         is_last_step = self.plan.waiting[-1] is step
         for attempt in range(1, self._tries + 1):
             prompt = self._prompt(target, step, task, problem, explains=explains, is_too_long=is_too_long)
@@ -154,6 +159,13 @@ class Guided:
             answer, was_cut = self._conversation.last.text, self._conversation.was_cut
             try:
                 summary = self._change(self._proposal(target, answer, step, task, is_cut=was_cut))
+            except NotAllowed as error:
+                instead = _instead(str(error), instead)
+                if not instead or attempt == self._tries:
+                    raise
+                problem, explains, is_too_long = instead, True, False
+                yield from self._outbox.drain()
+                continue
             except ToolError as error:
                 problem, explains = str(error), bool(code_blocks(answer)) and not was_cut
                 is_too_long = was_cut and self._is_longer(target, answer)
@@ -327,6 +339,18 @@ class Guided:
             return target
         around = target.symbol.rpartition(".")[0]
         return dataclasses.replace(target, symbol=f"{around}.{new}" if around else new)
+
+
+def _instead(refusal: str, before: str) -> str:
+    """What the user wants in place of a change; empty if they said no more than no.
+
+    Args:
+        refusal: as it was told.
+        before: what they wanted in place of the change before; it holds if the model gave that one again.
+    """
+    if refusal.startswith(_REFUSED_BEFORE):
+        return before
+    return refusal.removeprefix(_SAID_NO) if refusal.startswith(_SAID_NO) else ""
 
 
 def _check_used(before: str, after: str, old: str, new: str) -> None:

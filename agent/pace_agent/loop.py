@@ -40,6 +40,11 @@ from pace_local.errors import CancelledError, PaceError
 MOST_FORMAT_ERRORS = 3
 """In a row; then a run ends."""
 
+_CUT_CALL_NOTE = (
+    "Your last call was cut off and not made: it reached the limit of tokens of one answer. Make smaller "
+    "calls: write the first part of a long file, then add the rest with edit; change a file with edit."
+)
+
 
 class Loop:
     """Works on one prompt after the other.
@@ -77,12 +82,13 @@ class Loop:
         self._limits: Limits
         self._circles = Circles()
         self._format_errors = 0
+        self._has_called = False
         self._task = ""
 
     def run(self, task: str, limits: Limits) -> Iterator[AgentEvent]:
         """Work on a task that the model was told; the last event is :class:`Ended`."""
         self._limits, self._task = limits, task
-        self._circles, self._format_errors = Circles(), 0
+        self._circles, self._format_errors, self._has_called = Circles(), 0, False
         self._toolbox.refused = ""
         before = self._conversation.session.counters
         misses, recalled = self._conversation.misses, self._conversation.recalled
@@ -170,12 +176,11 @@ class Loop:
         while True:
             yield from self._conversation.turn(self._limits, prompt, tools=self._tools, form=self._form)
             said, prompt = self._conversation.last, None
-            if said.problems or (self._conversation.was_cut and not said.calls):
-                prompt = self._format_error(said.problems)
-                continue
-            self._format_errors = 0
+            is_unread = bool(said.problems) or (self._conversation.was_cut and not said.calls)
+            if not is_unread:
+                self._format_errors = 0
             for call in said.calls:
-                has_called = True
+                has_called = self._has_called = True
                 self._limits.check()
                 self._toolbox.announce(call.name, call.arguments)
                 yield from self._outbox.drain()
@@ -183,6 +188,9 @@ class Loop:
                 yield from self._outbox.drain()
                 if isinstance(result.outcome, Finish):
                     return self._end(result.text)
+            if is_unread:
+                prompt = self._format_error(said.problems)
+                continue
             if said.calls:
                 continue
             if _asks(said.text):
@@ -190,6 +198,9 @@ class Loop:
             if step.planned.edits and not has_called and not reminded:
                 prompt, reminded = (NO_CALL_NOTE if said.text else SILENT_NOTE), True
                 continue
+            if step.planned.edits and not self._has_called and self._planner.plan.waiting[-1] is step:
+                self._outbox.say(Warned("the model called no tool, so nothing was changed"))
+                raise NeedsUser(said.text)
             return self._end(said.text)
 
     def _end(self, summary: str) -> str:
@@ -230,12 +241,14 @@ class Loop:
 
     def _format_error(self, problems: Sequence[str]) -> str:
         self._format_errors += 1
+        was_cut = self._conversation.was_cut
+        what = "it was cut off" if was_cut else "; ".join(problems)
         if self._format_errors >= MOST_FORMAT_ERRORS:
-            raise Unreadable(
-                f"{MOST_FORMAT_ERRORS} answers in a row could not be read: {'; '.join(problems) or 'cut off'}"
-            )
-        self._outbox.say(Warned(f"an answer could not be read: {'; '.join(problems) or 'it was cut off'}"))
-        return problems_note(problems) if problems else CUT_NOTE
+            raise Unreadable(f"{MOST_FORMAT_ERRORS} answers in a row could not be read; the last: {what}")
+        self._outbox.say(Warned(f"an answer could not be read: {what}"))
+        if not was_cut:
+            return problems_note(problems)
+        return _CUT_CALL_NOTE if problems else CUT_NOTE
 
 
 def _asks(text: str) -> bool:

@@ -12,10 +12,13 @@ from typing import Any
 from pace_agent.calls.answer_stream import AnswerStream
 from pace_agent.calls.formats import CallFormat
 from pace_agent.tool_type import Tool
+from pace_local.fenced import fenced_blocks
 
 _FENCE = re.compile(
     r"^[ \t]*(`{3,})[ \t]*(tool|tool_call|json|)[ \t]*\n(.*?)^[ \t]*\1[ \t]*$", re.DOTALL | re.MULTILINE
 )
+_ALONE = re.compile(r"^[ \t]*(?:<(?:tools|function_call)>\s*)?(?=\{)", re.MULTILINE)
+_ALONE_END = re.compile(r"\s*</(?:tools|function_call)>[ \t]*$|[ \t]*$", re.MULTILINE)
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
 
 
@@ -36,6 +39,8 @@ class Parsed:
 
     reasoning: str
     calls: tuple[Call, ...]
+    """Those before the first that cannot be read: what follows may rest on it."""
+
     problems: tuple[str, ...] = field(default=())
     """Of each call that cannot be read: what is wrong, for the model to see."""
 
@@ -46,7 +51,8 @@ def parse_answer(
     """Find the calls of an answer.
 
     Calls count in the form that the model was told, and as a fenced JSON object that names a tool: small
-    models mix the two up. An object in prose that names no tool is prose.
+    models mix the two up. Where there is neither, an object that stands alone on its lines counts, or in
+    ``<tools>`` or ``<function_call>``, if it names a tool and has arguments. Others are prose.
 
     Args:
         answer: all that the model wrote.
@@ -61,15 +67,18 @@ def parse_answer(
     calls: list[Call] = []
     problems: list[str] = []
     prose, at = [], 0
-    for start, end, body, is_certain in _places(text, form):
+    read = [(start, end, *_read(body, names), sure) for start, end, body, sure in _places(text, form)]
+    if not any(found or is_certain for _, _, found, _, is_certain in read):
+        alone = [(start, end, _read(body, names, is_alone=True)[0]) for start, end, body in _alone(text)]
+        read = [(start, end, found, None, False) for start, end, found in alone]
+    for start, end, found, said, is_certain in read:
         if start < at:
             continue  # within the one before
-        found, said = _read(body, names)
         if found is None and not is_certain:
             continue
         prose.append(text[at:start])
         at = end
-        calls += [] if found is None else [found]
+        calls += [] if found is None or problems else [found]
         problems += [] if said is None else [said]
     prose.append(text[at:])
     return Parsed("".join(prose).strip(), reasoning, tuple(calls), tuple(problems))
@@ -119,6 +128,22 @@ def _in_form(text: str, form: CallFormat) -> Iterator[tuple[int, int, str, bool]
         at = max(end, start + 1)
 
 
+def _alone(text: str) -> Iterator[tuple[int, int, str]]:
+    """Start, end and body of the objects that stand alone on their lines, in no block of code."""
+    at = 0
+    for opening in _ALONE.finditer(text):
+        if opening.start() < at:
+            continue  # within the one before
+        over = _end_of_object(text, opening.end())
+        closing = None if over is None else _ALONE_END.match(text, over)
+        if closing is None:
+            continue
+        blocks = fenced_blocks(text[: opening.start()])
+        if not blocks or blocks[-1].is_closed:
+            at = closing.end()
+            yield opening.start(), at, text[opening.end() : over]
+
+
 def _end_of_object(text: str, start: int) -> int | None:
     """Where the JSON ends that begins at a place, blanks before it aside; None if there is none."""
     start += len(text[start:]) - len(text[start:].lstrip())
@@ -128,8 +153,8 @@ def _end_of_object(text: str, start: int) -> int | None:
         return None
 
 
-def _read(body: str, names: set[str]) -> tuple[Call | None, str | None]:
-    """A call, or what is wrong with it."""
+def _read(body: str, names: set[str], *, is_alone: bool = False) -> tuple[Call | None, str | None]:
+    """A call, or what is wrong with it; one that stands alone must have arguments."""
     body = body.strip()
     try:
         document = json.loads(body, strict=False)
@@ -142,7 +167,7 @@ def _read(body: str, names: set[str]) -> tuple[Call | None, str | None]:
     if not isinstance(document, dict) or not isinstance(document.get("name"), str):
         return None, 'the call has no "name"; write {"name": …, "arguments": {…}}'
     name = document["name"]
-    given: object = next((document[key] for key in _ARGUMENTS if key in document), {})
+    given: object = next((document[key] for key in _ARGUMENTS if key in document), None if is_alone else {})
     if isinstance(given, str):
         try:
             given = json.loads(given, strict=False)

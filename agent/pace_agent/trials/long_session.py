@@ -1,7 +1,7 @@
 """Ten prompts of about 40,000 tokens, of which the last needs what the first one said.
 
-The user states a limit and two codes once. Then modules of Python's own library are pasted, one a prompt, and
-asked about. The last prompt asks for a function with the limit and the codes, which are nowhere in a file.
+The user states a limit and three codes once. Then modules of Python's own library are pasted, one a prompt,
+and asked about. The last prompt asks for a function with the limit and the codes, which are in no file.
 """
 
 from __future__ import annotations
