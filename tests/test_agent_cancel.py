@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from agent_runs import EDIT, FIX, PLAN, QUESTION, SHOP, Runs, call, make_repository, plan
@@ -169,25 +172,52 @@ def test_while_a_step_s_files_are_read(model: Model, shop: Path) -> None:
         assert files() != []
 
 
-def sleeps(sampling: object) -> str:
-    time.sleep(1.2)
-    return "I think. " * 60
+@pytest.fixture
+def run_out(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Has the time limit be reached now, however long it is."""
+    timers: list[threading.Timer] = []
+
+    class Timer(threading.Timer):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            timers.append(self)
+
+    monkeypatch.setattr("pace_agent.limits.threading", SimpleNamespace(Timer=Timer))
+    return lambda: timers[-1].function()
 
 
-def test_the_time_limit_while_a_prompt_is_read(model: Model, shop: Path) -> None:
+def test_the_time_limit_while_a_prompt_is_read(model: Model, shop: Path, run_out: Callable[[], None]) -> None:
     with Runs(model, shop, ["It is 19."]) as runs:
-        runs.listen(When(progress, lambda: time.sleep(1.2)))
-        end = runs.run(LONG, time_limit=1.0)
+        when = When(progress, run_out)
+        runs.listen(when)
+        end = runs.run(LONG, time_limit=600)
+        assert when.acted_at is not None
         assert (end.reason, end.is_success, end.turns) == ("time", False, 0)
         answers(runs)
 
 
-@pytest.mark.parametrize("line", [sleeps, call("shell", command="sleep 30")], ids=["answer", "command"])
-def test_the_time_limit(model: Model, shop: Path, line: str | Callable[[object], str]) -> None:
-    lines = [line, "It is 19."]
-    with Runs(model, shop, lines, mode="auto") as runs:
+@pytest.mark.parametrize(
+    ("line", "event", "written"),
+    [
+        ("I think. " * 60, Wrote, "I"),
+        (call("shell", command="echo begun; sleep 600"), Output, "begun"),
+    ],
+    ids=["answer", "command"],
+)
+def test_the_time_limit(
+    model: Model,
+    shop: Path,
+    run_out: Callable[[], None],
+    line: str,
+    event: type[Wrote | Output],
+    written: str,
+) -> None:
+    with Runs(model, shop, [line, "It is 19."], mode="auto") as runs:
+        when = When(lambda one: isinstance(one, event) and written in one.written, run_out)
+        runs.listen(when)
         runs.agent.set_plan([("correct total", ["shop/cart.py"])])
-        end = runs.run(FIX, time_limit=1.0)
-        assert (end.reason, end.result) == ("time", "the time limit of 1 s is reached")
+        end = runs.run(FIX, time_limit=600)
+        assert when.acted_at is not None
+        assert (end.reason, end.result) == ("time", "the time limit of 600 s is reached")
         runs.agent.session.check()
         answers(runs)

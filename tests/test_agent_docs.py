@@ -6,6 +6,8 @@ import argparse
 import builtins
 import dataclasses
 import functools
+import io
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -14,14 +16,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from agent_runs import SHOP, call, make_repository, plan
+from agent_runs import DONE, EDIT, PLAN, SHOP, call, make_repository
 from session_pair import TALKER
 
 import pace_agent
 from pace_agent import cli
 from pace_agent.agent import Agent
+from pace_agent.events import Ended
+from pace_agent.headless import print_error
 from pace_agent.plugins import GROUP
-from pace_agent.reporting.run_summary import EXIT_CODES
+from pace_agent.reporting.run_summary import EXIT_CODES, RunSummary
 from pace_agent.safety.permissions import Mode
 from pace_agent.sessions.places import AGENTS_DIR_VARIABLE
 from pace_agent.settings.config import KEYS, AgentConfig
@@ -30,6 +34,7 @@ from pace_agent.style import CALLS_TOOLS_FROM
 from pace_agent.tools import make_tools
 from pace_local import Model
 from pace_local import cli as library_cli
+from pace_local.errors import ConfigError
 from pace_local.models import model_info
 from pace_local.testing import Script, tiny_model
 
@@ -44,9 +49,6 @@ TOMLS = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 PROSE = re.sub(r"^```.*?^```", "", PAGE, flags=re.MULTILINE | re.DOTALL)
 QUOTED = re.findall(r"`([^`\n]+)`", PROSE)
 
-PLAN = plan(("correct total", ["shop/cart.py"]))
-EDIT = call("edit", path="shop/cart.py", search="prices[1:]", replacement="prices")
-DONE = call("done", result="total adds all")
 FIXED = SHOP["shop/cart.py"].replace("prices[1:]", "prices")
 
 
@@ -183,6 +185,20 @@ def test_exit_codes() -> None:
     for reason, code in EXIT_CODES.items():
         there.setdefault(code, set()).add(reason)
     assert named == there
+
+
+def test_fields_of_a_result() -> None:
+    (fields,) = re.findall(r"^The object has (.+?);", PAGE, re.MULTILINE | re.DOTALL)
+    (parts,) = re.findall(r"`tokens`\s+\((.+?)\)", fields, re.DOTALL)
+    summary = RunSummary()
+    summary.take(Ended("done", "", 1, 0.0))
+    document = summary.document()
+    assert re.findall(r"`(\w+)`", parts) == list(document["tokens"])
+    assert re.findall(r"`(\w+)`", fields.replace(parts, "")) == list(document)
+    (broken,) = re.findall(r"could not start\s+(.+?)\. ", PAGE, re.DOTALL)
+    out = io.StringIO()
+    print_error(ConfigError("no"), "json", out)
+    assert set(re.findall(r"`(\w+)`", broken)) == set(json.loads(out.getvalue()))
 
 
 def test_modes_and_tools() -> None:

@@ -72,7 +72,8 @@ def test_a_unique_part_is_replaced_and_only_it(text: str, replacement: str, data
         message = None
     if message is not None:
         assert "nothing to change" in message
-        assert LINE_END.sub("\n", replacement) == LINE_END.sub("\n", search)
+        same = LINE_END.sub("\n", search)
+        assert LINE_END.sub("\n", replacement) in (same, same.removesuffix("\n"))
         return
     assert edited.rung == "exact"
     assert edited.text.startswith(text[:start])

@@ -20,20 +20,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_runs import SHOP, call, make_repository, plan
+from agent_runs import EDIT, FIX, PLAN, SHOP, call, make_repository
 from command_line import PATIENCE, environment, start
 from session_pair import TALKER
 
-import pace_agent
 from pace_agent.events import EVENTS, Turned
 from pace_agent.sessions.events import read_events
 from pace_agent.sessions.log import SessionFolder, session_path
-from pace_agent.settings.config import KEYS
 from pace_local.testing import tiny_model
 
-FIX = "Fix total in shop/cart.py: it leaves out the first price"
-PLAN = plan(("correct total", ["shop/cart.py"]))
-EDIT = call("edit", path="shop/cart.py", search="prices[1:]", replacement="prices")
 SLEEP = call("shell", command="sleep 600")
 
 PACE = """
@@ -48,16 +43,7 @@ sys.exit(main())
 """
 """``pace`` with a script in the place of what the model says."""
 
-
-@pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither settings nor sessions of whoever runs the tests; children find the package."""
-    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "PACE_AGENTS_DIR"):
-        monkeypatch.setenv(name, str(tmp_path / "home" / name))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for key in KEYS:
-        monkeypatch.delenv(f"PACE_{key.upper()}", raising=False)
-    monkeypatch.setenv("PYTHONPATH", str(Path(pace_agent.__file__).parent.parent))
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 class Pace:
@@ -206,14 +192,17 @@ def test_a_session_of_another_repository_is_refused_at_start(pace: Pace, tmp_pat
 
 
 def test_the_time_limit_stops_a_command_that_runs(pace: Pace) -> None:
-    ended = pace.run(
-        [PLAN, SLEEP], *("--mode", "auto", "--time-limit", "4"), "--output-format", "json", "-p", FIX
-    )
-    assert ended.returncode == 124, ended.stderr
-    document = last_object(ended.stdout)
-    assert document["reason"] == "time"
-    assert 4 <= document["seconds"] < 60
-    assert "  shell sleep 600" in ended.stderr.splitlines()
+    for limit in (4, 16, 64):  # in the shortest, a busy machine may not come to the command
+        words = ["--mode", "auto", "--time-limit", str(limit), "--output-format", "json", "-p", FIX]
+        ended = pace.run([PLAN, SLEEP], *words)
+        assert ended.returncode == 124, ended.stderr
+        document = last_object(ended.stdout)
+        assert document["reason"] == "time"
+        assert limit <= document["seconds"] < 600
+        if "  shell sleep 600" in ended.stderr.splitlines():
+            break
+    else:
+        pytest.fail(ended.stderr)
 
 
 def test_ctrl_c_stops_a_command_that_runs(pace: Pace) -> None:

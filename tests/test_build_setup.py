@@ -167,13 +167,12 @@ def test_nothing_is_done_when_nothing_changed(checkout: Path, tmp_path: Path) ->
     pretend_ready(checkout)
     link = tmp_path / "pace link"
     link.symlink_to(checkout / "scripts/pace")
-    began = time.perf_counter()
+    before = contents(checkout)
     run = subprocess.run([str(link), "ask", "two words"], capture_output=True, text=True, check=False)
-    took = time.perf_counter() - began
     assert run.stdout == f"ran {checkout}/.venv/bin/pace with ask two words\n"
     assert run.stderr == ""
     assert run.returncode == 0
-    assert took < 2, f"{took:.2f} s"  # 0.1 s on an idle machine
+    assert contents(checkout) == before
 
 
 def test_missing_compiler_names_the_package(checkout: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -228,12 +227,11 @@ def test_no_broken_code_fails(parts: list[str], name: str | None) -> None:
 )
 @pytest.mark.parametrize("ending", ["", "`", "\n"])
 @pytest.mark.parametrize("name", [None, "a.py", "a.rb"])
+@pytest.mark.timeout(60)
 def test_time_is_linear(unit: str, ending: str, name: str | None) -> None:
     """Quadratic, these would take minutes; a query of tree-sitter does for a row of brackets."""
     text = unit * (LARGEST_PARSED // len(unit) - 1) + ending
-    began = time.process_time()
     entity_spans(text, name)
-    assert time.process_time() - began < 20
 
 
 # Tokens

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sysconfig
-import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -352,17 +351,11 @@ def test_a_megabyte_is_counted_hardly_more_than_once(path: str, megabyte: str) -
         counted, calls = counted + len(text), calls + 1
         return len(text) // 4
 
-    started = time.process_time()
     excerpts = cut(source(path, megabyte), 400, count)
-    seconds = time.process_time() - started
-    print(
-        f"{path}: {seconds:.2f} s, {len(excerpts)} excerpts, {calls} calls,"
-        f" {counted / len(megabyte):.2f} x the text"
-    )
+    print(f"{path}: {len(excerpts)} excerpts, {calls} calls, {counted / len(megabyte):.2f} x the text")
     assert counted < 1.6 * len(megabyte)
     assert calls < 2 * len(excerpts)
     assert sum(map(len, (excerpt.text for excerpt in excerpts))) / len(excerpts) > 2 * 400
-    assert seconds < 5  # about 0.8 on an idle core
 
 
 @pytest.mark.parametrize(
@@ -383,9 +376,8 @@ def test_a_megabyte_is_counted_hardly_more_than_once(path: str, megabyte: str) -
         ("keys.json", '{"a":\n' * 20_000),
     ],
 )
+@pytest.mark.timeout(120)  # all but the garbage take well below a second
 def test_odd_files_take_no_odd_time(name: str, text: str) -> None:
-    started = time.process_time()
     excerpts = cut_text(name, text)
-    assert time.process_time() - started < 10  # all but the garbage well below one
     assert "".join(excerpt.text for excerpt in excerpts) == text
     assert all(before.end_line <= after.start_line for before, after in pairwise(excerpts))

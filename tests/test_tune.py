@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from recorded_sessions import EXACT, TIGHT, TOLERANCE, recorded, scratch_logits,
 from session_pair import TALKER
 
 from pace_local import Model, Plan, Session, Step
+from pace_local.engine import Engine
 from pace_local.errors import CancelledError, ConfigError, ContextFullError, FileError
 from pace_local.policies import POLICIES
 from pace_local.policies.base import CacheView, Policy, Scores, check_range
@@ -186,17 +187,28 @@ def test_a_replay_has_no_chance_in_it(model: Model, recording: Recording) -> Non
 
 def test_measuring_is_not_timed(model: Model, recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("pace_local.tuning.measure")
-    plain = module.log_probability
+    plain, decode = module.log_probability, Engine.decode
+    now = decodes = 0
 
-    def slowly(token: int, logits: Any) -> float:
-        time.sleep(0.05)
+    def look(token: int, logits: Any) -> float:
+        nonlocal now
+        now += 1_000
         return plain(token, logits)
 
-    monkeypatch.setattr(module, "log_probability", slowly)
-    found = measure(
-        model, recording, recording.session_config(), run="r", on_turn=lambda *_: time.sleep(0.05)
-    )
-    assert found.seconds < 39 * 0.05
+    def turned(done: int, total: int) -> None:
+        nonlocal now
+        now += 1_000
+
+    def decoding(engine: Engine, tokens: Any, position: int) -> None:
+        nonlocal now, decodes
+        now, decodes = now + 1, decodes + 1
+        decode(engine, tokens, position)
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now))
+    monkeypatch.setattr(module, "log_probability", look)
+    monkeypatch.setattr(Engine, "decode", decoding)
+    found = measure(model, recording, recording.session_config(), run="r", on_turn=turned)
+    assert found.seconds == decodes > 0
 
 
 def test_a_request_stops_it(model: Model, recording: Recording) -> None:
