@@ -1,4 +1,4 @@
-"""Every error that PACE raises on purpose.
+"""The errors that PACE raises on purpose; those of one package alone, such as the agent's, are drawn there.
 
 ::
 
@@ -9,6 +9,7 @@
     │   ├── PlanError             a plan that cannot be read or names what is not there
     │   ├── FileError             an input file that cannot be used
     │   └── StorageError          no room, no permission, a broken download
+    │       └── SessionInUseError another process has the session (``pace_local.sessions``)
     ├── ContextFullError          policy ``none`` has no cell left
     ├── NativeError               a native call failed; carries its status
     │   ├── NativeLoadError       the native library is missing or does not match (exit code 2)

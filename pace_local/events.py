@@ -142,7 +142,7 @@ class Isolated(Event):
 
 @dataclass(frozen=True)
 class Rebuilt(Event):
-    """A device lost the cache; ``residents`` tokens were decoded again."""
+    """``residents`` tokens were decoded again: a device had lost them, or the disk of an opened session."""
 
     type: ClassVar[str] = "rebuilt"
     residents: int

@@ -79,7 +79,7 @@ class Sampling:
 
     triggers: tuple[str, ...] = ()
     """Texts behind each of which the grammar begins, until it can end; before and after, the answer is free.
-    None: the answer follows it from its first token."""
+    Empty: the answer follows it from its first token."""
 
     quiet: tuple[tuple[str, str], ...] = ()
     """Opening and closing texts, such as those of reasoning, between which no trigger counts."""
