@@ -202,7 +202,12 @@ def test_a_check_that_does_not_run_finds_no_fault(
     assert why in warned.message
 
 
-def test_a_no_to_the_check_is_no_fault_and_no_success(model: Model, shop: Path) -> None:
+TAXED = "```python\ndef with_tax(prices):\n    return total(prices) * (100 + RATE) / 100\n```"
+"""What puts the second fault right."""
+
+
+def with_two_faults(shop: Path) -> None:
+    """Put a second fault beside the first, and tests of both."""
     cart = shop / "shop/cart.py"
     cart.write_text(cart.read_text().replace("(100 + RATE) / 100", "(100 - RATE) / 100"))
     (shop / "tests/test_cart.py").write_text(
@@ -210,13 +215,16 @@ def test_a_no_to_the_check_is_no_fault_and_no_success(model: Model, shop: Path) 
         "def test_total():\n    assert total([1, 2, 3]) == 6\n\n\n"
         "def test_with_tax():\n    assert with_tax([0, 100]) == 119\n"
     )
-    taxed = "```python\ndef with_tax(prices):\n    return total(prices) * (100 + RATE) / 100\n```"
+
+
+def test_a_no_to_the_check_is_no_fault_and_no_success(model: Model, shop: Path) -> None:
+    with_two_faults(shop)
     runs_it = iter([Answer("once"), Answer("no")])
 
     def approve(asked: Asked) -> Answer:
         return next(runs_it) if asked.tool == "shell" else Answer("once")
 
-    with guided(model, shop, RIGHT, taxed, mode="ask", approve=approve) as runs:
+    with guided(model, shop, RIGHT, TAXED, mode="ask", approve=approve) as runs:
         end = runs.run("Make the failing tests pass")
         assert (end.reason, end.turns) == ("done", 2), end.result
         assert [event.tool for event in runs.of(Called)] == ["shell", "shell"]
@@ -245,15 +253,8 @@ def test_one_repair_can_be_all_that_several_failures_need(model: Model, shop: Pa
 
 
 def test_two_faults_are_repaired_one_after_the_other(model: Model, shop: Path) -> None:
-    cart = shop / "shop/cart.py"
-    cart.write_text(cart.read_text().replace("(100 + RATE) / 100", "(100 - RATE) / 100"))
-    (shop / "tests/test_cart.py").write_text(
-        "from shop.cart import total, with_tax\n\n\n"
-        "def test_total():\n    assert total([1, 2, 3]) == 6\n\n\n"
-        "def test_with_tax():\n    assert with_tax([0, 100]) == 119\n"
-    )
-    taxed = "```python\ndef with_tax(prices):\n    return total(prices) * (100 + RATE) / 100\n```"
-    with guided(model, shop, RIGHT, taxed) as runs:
+    with_two_faults(shop)
+    with guided(model, shop, RIGHT, TAXED) as runs:
         end = runs.run("Make the failing tests pass")
         assert (end.reason, end.turns) == ("done", 2), end.result
 
