@@ -32,15 +32,12 @@ from pace_agent.planning.task_plan import TaskPlan, TaskStep
 from pace_agent.prompts import answer_prompt
 from pace_agent.repository.index import RepositoryIndex
 from pace_agent.repository.outline import Definition, Outline
-from pace_agent.toolbox import Toolbox
+from pace_agent.safety.permissions import REFUSED_BEFORE
+from pace_agent.toolbox import SAID_NO, Toolbox
 from pace_agent.ways_out import NotAllowed
 from pace_agent.workbench import Workbench
 from pace_local.excerpts.layout import split_lines
 from pace_local.files import SourceText
-
-_SAID_NO = "the user said no: "
-_REFUSED_BEFORE = "the user refused this before"
-"""How refusals begin: with what the user wants instead, and of a change that they refused already."""
 
 _FILLS = 0.8
 """Share of an answer that was cut off that a file takes at least to be too long for one."""
@@ -348,9 +345,10 @@ def _instead(refusal: str, before: str) -> str:
         refusal: as it was told.
         before: what they wanted in place of the change before; it holds if the model gave that one again.
     """
-    if refusal.startswith(_REFUSED_BEFORE):
+    if refusal.startswith(REFUSED_BEFORE):
         return before
-    return refusal.removeprefix(_SAID_NO) if refusal.startswith(_SAID_NO) else ""
+    said_no = f"{SAID_NO}: "
+    return refusal.removeprefix(said_no) if refusal.startswith(said_no) else ""
 
 
 def _check_used(before: str, after: str, old: str, new: str) -> None:

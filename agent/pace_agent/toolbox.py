@@ -48,6 +48,9 @@ _SHOWN_DIFF = 20_000
 
 _SCOPES = {"once": Scope.ONCE, "session": Scope.SESSION, "project": Scope.PROJECT}
 
+SAID_NO = "the user said no"
+"""How a refusal begins; behind a colon, what the user wants instead."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -295,7 +298,7 @@ class Toolbox:
         if answer.scope == "no":
             self.permissions.refuse(request)
             self._outbox.say(Decided(number, False, "user", answer.message))
-            raise RefusedError(f"the user said no{f': {answer.message}' if answer.message else ''}")
+            raise RefusedError(f"{SAID_NO}{f': {answer.message}' if answer.message else ''}")
         scope = _SCOPES[answer.scope] if decision.offers else Scope.ONCE
         self.permissions.approve(request, scope, decision.offers or None)
         if scope is Scope.ONCE:

@@ -16,6 +16,9 @@ from pace_agent.shell.words import SimpleCommand
 from pace_local.errors import ConfigError
 from pace_local.wording import in_one_line
 
+REFUSED_BEFORE = "the user refused this before"
+"""How the reason begins for which a change is not asked about again."""
+
 
 class Mode(str, Enum):
     """How much the agent may do without asking."""
@@ -143,7 +146,7 @@ class Permissions:
         """As :meth:`decide`, without using up an approval for once. Raises nothing."""
         decision = self._judged(request)
         if decision.verdict is Verdict.ASK and request in self._refused:
-            return Decision(Verdict.REFUSE, "the user refused this before")
+            return Decision(Verdict.REFUSE, REFUSED_BEFORE)
         return decision
 
     def _decided(self, request: Request) -> Decision:
@@ -151,7 +154,7 @@ class Permissions:
         if decision.verdict is Verdict.REFUSE:
             return decision
         if request in self._refused:
-            return Decision(Verdict.REFUSE, f"the user refused this before: {_what(request)}")
+            return Decision(Verdict.REFUSE, f"{REFUSED_BEFORE}: {_what(request)}")
         if decision.verdict is Verdict.ASK and request in self._once:
             self._once.remove(request)
             return Decision(Verdict.ALLOW, "the user approved it, this once", by="approval")
